@@ -1,0 +1,62 @@
+"""The contract of a tool as a value: what a definition may rely on without knowing any code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from agiwo.values import digest
+
+
+class Effect(StrEnum):
+    """What calling a tool does to the world outside."""
+
+    PURE = "pure"  # the same answer for the same arguments, nothing is touched
+    READ = "read"  # looks, changes nothing
+    IDEMPOTENT_WRITE = "idempotent_write"  # safe to repeat, by nature or by its idempotency key
+    WRITE = "write"  # a repetition doubles the effect
+    IRREVERSIBLE = "irreversible"  # as write, and nothing undoes it
+
+    @property
+    def safe_to_repeat(self) -> bool:
+        return self in (Effect.PURE, Effect.READ, Effect.IDEMPOTENT_WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContract:
+    """Name, schemas and promises of a tool.
+
+    `parameters` and `result` are JSON Schemas (2020-12) of objects and of the result; `uses` says of a parameter (by name) that its text is
+    `sql`, `html`, `command` or `url`; `timeout` is the default seconds of one attempt; `reconcile` whether the tool can be asked if an earlier
+    call was done.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    result: Mapping[str, Any] | None = None
+    effect: Effect = Effect.WRITE
+    effect_declared: bool = True
+    timeout: float | None = None
+    uses: Mapping[str, str] = field(default_factory=dict)
+    reconcile: bool = False
+    concurrency_key: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+            "result": None if self.result is None else dict(self.result),
+            "effect": self.effect.value,
+            "timeout": self.timeout,
+            "uses": dict(self.uses),
+            "reconcile": self.reconcile,
+        }
+
+    @property
+    def digest(self) -> str:
+        """Changes when anything that a caller or an approver relies on changes."""
+        return digest(self.to_json())

@@ -1,0 +1,224 @@
+"""What an instance is at one moment: immutable values, from which a decision makes the next ones.
+
+Holds no rule: what may become what stands in `transitions`, how a record changes the state in `evolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from immutables import Map
+
+from agiwo.definition.compiled import Workflow
+
+
+class StepStatus(StrEnum):
+    """The states of a step; who moves it on stands in `transitions.STEP`."""
+
+    PENDING = "PENDING"  # not begun
+    QUEUED = "QUEUED"  # may begin, wants room
+    RUNNING = "RUNNING"  # an attempt is under way
+    RETRYING = "RETRYING"  # an attempt failed, the next has its time
+    WAITING = "WAITING"  # for a timer
+    WAITING_FOR_APPROVAL = "WAITING_FOR_APPROVAL"  # for a person
+    UNKNOWN = "UNKNOWN"  # a call may or may not have had its effect; a probe or a person says
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def ended(self) -> bool:
+        return self in ENDED_STEP
+
+
+ENDED_STEP = frozenset({StepStatus.SUCCESS, StepStatus.FAILED, StepStatus.SKIPPED, StepStatus.CANCELLED})
+
+
+class InstanceStatus(StrEnum):
+    """The states of an instance."""
+
+    RUNNING = "RUNNING"  # something runs or can start
+    WAITING = "WAITING"  # everything live waits for a person, a timer or an answer
+    CANCELLING = "CANCELLING"  # told to end; running calls are being stopped
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMED_OUT = "TIMED_OUT"
+
+    @property
+    def ended(self) -> bool:
+        return self in ENDED_INSTANCE
+
+
+ENDED_INSTANCE = frozenset({InstanceStatus.SUCCESS, InstanceStatus.FAILED, InstanceStatus.CANCELLED, InstanceStatus.TIMED_OUT})
+
+
+class Phase(StrEnum):
+    """Where an instance stands in its life; each phase starts when nothing of the one before is live."""
+
+    BODY = "body"
+    SETTLING = "settling"  # an end is decided; what is live comes to rest, nothing new starts
+    HANDLING = "handling"  # error_handler
+    FINALLY = "finally"
+    ENDED = "ended"
+
+
+class Settled(StrEnum):
+    """How the end of a step counts for a join."""
+
+    SUCCESS = "success"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One iteration of one step, the unit that has a state, a path and an idempotency key.
+
+    `attempt` numbers every start of the call and fences its report; `tries` counts those that the retry policy counts, `deaths` those whose
+    node died. `commit` is the place in the order in which results were committed. `cause` is the path of the run whose failure led here.
+    `taken` says what took its failure. Times are seconds since 1970.
+    """
+
+    step: int
+    id: str
+    path: str
+    iteration: int
+    status: StepStatus
+    attempt: int = 0
+    tries: int = 0
+    deaths: int = 0
+    begun_at: float | None = None
+    attempt_at: float | None = None
+    ended_at: float | None = None
+    arguments: Any = None
+    secrets: Any = None
+    digest: str | None = None
+    output: Any = None
+    has_output: bool = False
+    error: Mapping[str, Any] | None = None
+    attempts: tuple[Mapping[str, Any], ...] = ()
+    approval: Mapping[str, Any] | None = None
+    held: Any = None
+    reason: str | None = None
+    evidence: Any = None
+    settled: Settled | None = None
+    passes: bool = False
+    taken: str | None = None
+    cause: str | None = None
+    commit: int | None = None
+    stopping: str | None = None
+    probing: bool = False
+    marks: tuple[str, ...] = ()
+    model: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A jump that waits until its live target has ended."""
+
+    target: int
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A change of context or state that is not yet folded in, since steps beside it are still live."""
+
+    key: str
+    value: Any
+    step: int
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One list of steps being carried out; masks over the numbers of its steps.
+
+    `live` has begun and not ended, `open` are joins to which a source has brought news that they have not counted. `counted` holds for each
+    join the iteration of each source that it has used up.
+    """
+
+    path: str = ""
+    latest: Map[int, int] = field(default_factory=Map)
+    live: int = 0
+    open: int = 0
+    counted: Map[int, tuple[int, ...]] = field(default_factory=Map)
+    jumps: tuple[Jump, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end that was decided: the status to come, the failure that led to it (if one did), the output (if it has one)."""
+
+    status: InstanceStatus
+    error: Mapping[str, Any] | None = None
+    by: str | None = None
+    reason: str | None = None
+    output: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One run of a workflow. `seq` is the number of its last record."""
+
+    id: UUID
+    workflow: Workflow
+    tenant: str = "default"
+    trace_id: str = ""
+    status: InstanceStatus = InstanceStatus.RUNNING
+    phase: Phase = Phase.BODY
+    seq: int = 0
+    input: Any = None
+    starter: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    started_at: float = 0.0
+    ended_at: float | None = None
+    values: Map[str, Any] = field(default_factory=Map)  # context and state, folded
+    unfolded: tuple[Write, ...] = ()
+    scope: Scope = field(default_factory=Scope)
+    runs: Map[str, Run] = field(default_factory=Map)
+    timers: Map[tuple[str, str], float] = field(default_factory=Map)  # (path or "", kind) -> due
+    commits: int = 0
+    ending: Ending | None = None
+    finally_next: int = 0
+    not_run: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        return self.phase is Phase.ENDED
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next timer is due; None if none is set."""
+        return min(self.timers.values()) if self.timers else None
+
+    def run(self, path: str) -> Run | None:
+        return self.runs.get(path)
+
+    def latest_run(self, step: int) -> Run | None:
+        """The latest iteration of a step of the outermost list."""
+        iteration = self.scope.latest.get(step, 0)
+        return self.runs[run_path(self.workflow.body.steps[step].id, iteration)] if iteration else None
+
+    def live_runs(self) -> list[Run]:
+        """The runs that have begun and not ended, in the order of the list."""
+        out: list[Run] = []
+        live = self.scope.live
+        while live:
+            low = live & -live
+            run = self.latest_run(low.bit_length() - 1)
+            if run is not None:
+                out.append(run)
+            live ^= low
+        return out
+
+
+def run_path(id: str, iteration: int) -> str:
+    """The path of an iteration: `fetch`, then `fetch~2` for its second run by jump."""
+    return id if iteration == 1 else f"{id}~{iteration}"

@@ -1,0 +1,37 @@
+"""What carries out one attempt of one kind of step. It answers in a closed vocabulary and never raises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from agiwo.machine.commands import StartAttempt, StartProbe
+from agiwo.machine.reports import Failed, Succeeded
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Where an attempt belongs: what every call, log line and trace of it carries."""
+
+    instance_id: UUID
+    workflow: str
+    version: str
+    tenant: str
+    trace_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """done (with the result), not_done, running, or unavailable (nobody can say)."""
+
+    answer: str
+    result: Any = None
+
+
+class Executor(Protocol):
+    """Carries out calls. Cancelled by asyncio at the deadline or when the machine asks; it must then let the cancellation through."""
+
+    async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed: ...
+
+    async def probe(self, call: StartProbe, where: Circumstances) -> ProbeAnswer: ...

@@ -1,0 +1,222 @@
+"""The store of instances: one fenced write a decision, claims, the inbox, and what nodes say of themselves.
+
+Every method that changes an instance is conditional on owner, epoch and sequence; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+from uuid import UUID
+
+
+class WriteKind(StrEnum):
+    NEW = "new"  # first write: hot and cold row, history; the node owns it from the start
+    STEP = "step"  # history and fence
+    PARK = "park"  # as step, and the node lets go: due_at says when somebody has to look again
+    END = "end"  # as step, the hot row goes, the cold row gets its end
+
+
+@dataclass(frozen=True, slots=True)
+class NewInstance:
+    """What the cold row and the trigger's promise need. `request_digest` tells a repeated trigger from another one under the same key."""
+
+    workflow: str
+    version: str
+    content_hash: str
+    trace_id: str
+    starter: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    correlation_key: str | None = None
+    priority: int = 1
+    idempotency_key: str | None = None
+    request_digest: str | None = None
+    key_expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow:
+    """A question to people, as it is listed and shown. Times in seconds since 1970."""
+
+    id: UUID
+    path: str
+    step: str
+    digest: str
+    title: str
+    body: Mapping[str, Any]
+    approvers: tuple[str, ...]
+    asked_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalClose:
+    id: UUID
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """Something to be delivered at least once, in order of an instance; `kind` names who delivers it (`notice`)."""
+
+    id: UUID
+    kind: str
+    target: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """All that one instance wants written in one commit.
+
+    `records` is the JSON text of an array of records numbered prev_seq + 1 to seq. `due_at` (seconds since 1970, None for never) only with PARK.
+    `inbox_done` are the inbox rows consumed. With `guard_inbox` the write is refused if the inbox has moved past `inbox_seen`: a park must not
+    miss a signal, an expiry must not overtake a decision. `snapshot` is the state after `seq` as JSON text.
+    """
+
+    kind: WriteKind
+    id: UUID
+    tenant: str
+    epoch: int
+    prev_seq: int
+    seq: int
+    records: str
+    at: float
+    status: str
+    due_at: float | None = None
+    new: NewInstance | None = None
+    snapshot: str | None = None
+    inbox_seen: int = 0
+    guard_inbox: bool = False
+    inbox_done: tuple[UUID, ...] = ()
+    approvals: tuple[ApprovalRow, ...] = ()
+    closed: tuple[ApprovalClose, ...] = ()
+    outbox: tuple[OutboxRow, ...] = ()
+    error: Mapping[str, Any] | None = None
+    waiting_for: str | None = None
+
+
+class Answer(StrEnum):
+    APPLIED = "applied"
+    FENCED = "fenced"  # somebody else owns it, or has written: forget it
+    INBOX_MOVED = "inbox_moved"  # read the inbox first
+    DUPLICATE = "duplicate"  # a trigger with this key was already taken
+    REFUSED = "refused"  # the database cannot hold this data
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one write; `existing` and `existing_digest` say which instance a duplicate trigger has started, `message` why it was refused."""
+
+    answer: Answer
+    existing: UUID | None = None
+    existing_digest: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An instance that this node owns now; its state is the snapshot with the records after it."""
+
+    id: UUID
+    tenant: str
+    workflow: str
+    version: str
+    epoch: int
+    seq: int
+    inbox_seq: int
+    deaths: int
+    snapshot: str | None
+    records: tuple[str, ...]  # JSON arrays, in order, after the snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """Something from outside for an instance: kind is decision, cancel, outcome (of an UNKNOWN step), …"""
+
+    id: UUID
+    kind: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    seq: int
+    items: tuple[InboxItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxItem:
+    """A claimed delivery; `tries` counts this one."""
+
+    id: UUID
+    tenant: str
+    instance: UUID | None
+    kind: str
+    target: str
+    body: Mapping[str, Any]
+    tries: int
+
+
+class StoreUnavailable(Exception):
+    """The database could not be reached, or went away and its answer is unknown; try again later."""
+
+
+class InstanceStore(Protocol):
+    """The engine's side of the storage. Every method raises StoreUnavailable when the database cannot answer."""
+
+    async def write(self, batch: Sequence[Write]) -> list[Verdict]:
+        """Commit all writes of the batch at once, at most one an instance; one verdict each, in order.
+
+        After a lost connection the store sends the same batch again and reads the rows before it calls a write lost (ARCHITECTURE 4.10).
+        A batch that the database refuses for its data is halved until the culprit stands alone (REFUSED).
+        """
+        ...
+
+    async def claim(self, limit: int) -> list[Claimed]:
+        """Take up to `limit` instances that are due and owned by nobody; a node that is not alive takes none."""
+        ...
+
+    async def inbox(self, ids: Sequence[UUID]) -> dict[UUID, Inbox]:
+        """The waiting items of instances that this node owns, oldest first, and each inbox's number."""
+        ...
+
+    async def moved(self) -> list[UUID]:
+        """Owned instances whose inbox holds something."""
+        ...
+
+    async def owned(self) -> list[UUID]:
+        """All that this node owns by the database's word, for the orphan sweep."""
+        ...
+
+    async def release(self, ids: Sequence[UUID]) -> None:
+        """Let go of instances that this node does not hold in memory; they are due at once, with a new epoch."""
+        ...
+
+    async def join(self, name: str) -> None:
+        """Begin a new incarnation of node `name`: older ones are declared dead and what they own is free at once."""
+        ...
+
+    async def beat(self, lease: float) -> bool:
+        """Renew the lease by `lease` seconds; False if this incarnation was declared dead. Also reaps other nodes' expired leases."""
+        ...
+
+    async def leave(self) -> None:
+        """End this incarnation and free what it owns (drain)."""
+        ...
+
+    async def take_outbox(self, limit: int) -> list[OutboxItem]:
+        """Claim deliveries that are due, for this node."""
+        ...
+
+    async def delivered(self, id: UUID) -> None: ...
+
+    async def not_delivered(self, id: UUID, error: str, retry_at: float | None) -> None:
+        """Put a delivery off until `retry_at`, or give it up (None): it stays visible as dead."""
+        ...
+
+    async def next_due(self) -> float | None:
+        """When the next unowned instance is due (seconds since 1970), for pacing the poll; None if none."""
+        ...
