@@ -26,6 +26,7 @@ test: $(DEV)  ## run the tests
 
 lint: $(DEV)  ## style and common mistakes
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet .
 
 types: $(DEV)  ## strict type check of the package
 	@$(VENV)/bin/mypy

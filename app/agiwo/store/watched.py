@@ -113,9 +113,7 @@ def _watch(arguments: Sequence[str]) -> int:
     server = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, user=uid, group=gid, extra_groups=[] if uid is not None else None, preexec_fn=restore
     )
-    threading.Thread(
-        target=_end_when_closed, args=(int(reading), server, [int(n) for n in stop_signals.split(",")]), daemon=True
-    ).start()
+    threading.Thread(target=_end_when_closed, args=(int(reading), server, [int(n) for n in stop_signals.split(",")]), daemon=True).start()
     status = server.wait()
     return status if status >= 0 else 128 - status
 

@@ -1,0 +1,1 @@
+"""Agiwo: durable workflows whose steps call tools, models and people."""
