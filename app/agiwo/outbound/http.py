@@ -1,0 +1,104 @@
+"""The one place that speaks HTTP for tools and notices: one client with limits, a clock over the whole call, and the marks of the trace.
+
+It takes no proxy or credential from the environment, follows no redirect, and must not read a body of any size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from agiwo.errors import NetworkError, StepError
+from agiwo.values import decode_strict
+
+MAX_BODY = 10_000_000
+_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: status, headers in lower case, and the body as bytes."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def json(self) -> Any:
+        """The body as JSON; raises ValueRefused if it is none or cannot be kept."""
+        return decode_strict(self.body)
+
+
+class HttpCalls:
+    """Calls over one pool of connections; belongs to the event loop that first uses it."""
+
+    def __init__(self) -> None:
+        self._client = httpx.AsyncClient(limits=_LIMITS, timeout=None, trust_env=False, follow_redirects=False)
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        *,
+        within: float,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        traceparent: str | None = None,
+        idempotency_key: str | None = None,
+        max_body: int = MAX_BODY,
+    ) -> Answer:
+        """One call, from the wait for a connection to the last byte in `within` seconds.
+
+        Raises NetworkError (`not_done` if no connection came about), StepError of type Timeout or PayloadTooLarge; a status is no error.
+        """
+        sent = dict(headers or {})
+        if traceparent is not None:
+            sent["traceparent"] = traceparent
+        if idempotency_key is not None:
+            sent["Idempotency-Key"] = idempotency_key
+        try:
+            async with asyncio.timeout(within), self._client.stream(method, url, headers=sent, content=body) as response:
+                return Answer(response.status_code, dict(response.headers), await _bounded(response, max_body))
+        except TimeoutError:
+            raise StepError(f"no complete answer within {within:g} s", type="Timeout") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+            raise network_failure(exc) or StepError(f"the call could not be made: {type(exc).__name__}") from None
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+async def _bounded(response: httpx.Response, most: int) -> bytes:
+    out = bytearray()
+    async for chunk in response.aiter_bytes():
+        out += chunk
+        if len(out) > most:
+            raise StepError(f"the answer is longer than {most} bytes", type="PayloadTooLarge")
+    return bytes(out)
+
+
+def network_failure(exc: BaseException) -> StepError | None:
+    """The product's error for an exception of the HTTP client; None if it is none of its."""
+    if isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        return NetworkError("no connection could be made", not_done=True)
+    if isinstance(exc, httpx.TimeoutException):
+        return StepError("the other side took too long", type="Timeout")
+    if isinstance(exc, httpx.HTTPStatusError):
+        return for_status(exc.response.status_code)
+    if isinstance(exc, httpx.TransportError):
+        return NetworkError(f"the connection failed ({type(exc).__name__})")
+    if isinstance(exc, httpx.InvalidURL):
+        return StepError("the address is no valid URL", type="ValidationError", not_done=True)
+    return None
+
+
+_BY_STATUS = {401: "PermissionDenied", 403: "PermissionDenied", 404: "NotFound", 408: "Timeout", 409: "Conflict", 429: "RateLimited"}
+
+
+def for_status(status: int) -> StepError:
+    """The error that an HTTP status of 400 and above stands for."""
+    named = _BY_STATUS.get(status) or ("Unavailable" if status >= 500 else "ToolError")
+    return StepError(f"the other side answered {status}", type=named, status=status, not_done=status == 429)

@@ -1,0 +1,67 @@
+"""What a tool is told about the call that it serves.
+
+It must not let a tool reach the engine: everything here is a value, a name or a callback that may be ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agiwo.clock import Clock, SystemClock
+from agiwo.outbound.connections import Connections
+
+Log = Callable[..., None]
+
+
+def _silent(message: str, **fields: Any) -> None:
+    """Nobody listens."""
+
+
+def _no_sign() -> None:
+    """Nobody waits for a sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a call belongs and what it may use.
+
+    `step` is the path of the step; `idempotency_key` is the same for all attempts of one step run. `deadline` is a time of
+    `clock.monotonic()` in seconds, None without a limit. `log(message, **fields)` writes a line of the instance's log; `heartbeat()` gives
+    the sign of life that a step with `heartbeat` asks for. `secrets` gives a secret's value by its name.
+    """
+
+    instance_id: str = ""
+    workflow: str = ""
+    version: str = ""
+    step: str = ""
+    iteration: int = 1
+    attempt: int = 1
+    tenant: str = "default"
+    idempotency_key: str = ""
+    trace_id: str = "0" * 32
+    deadline: float | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    connections: Connections = field(default_factory=Connections)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    log: Log = _silent
+    heartbeat: Callable[[], None] = _no_sign
+
+    def remaining(self, at_most: float | None = None) -> float | None:
+        """Seconds until the deadline, never below 0 and never above `at_most`; None if neither bounds it."""
+        if self.deadline is None:
+            return at_most
+        left = max(0.0, self.deadline - self.clock.monotonic())
+        return left if at_most is None else min(left, at_most)
+
+    @property
+    def span_id(self) -> str:
+        """The span of this attempt, 16 hex digits, derived from what it is."""
+        seed = f"{self.instance_id}\x1f{self.step}\x1f{self.iteration}\x1f{self.attempt}"
+        return hashlib.sha256(seed.encode()).hexdigest()[:16]
+
+    def traceparent(self) -> str:
+        """The W3C trace context of this attempt, for the header of that name."""
+        return f"00-{self.trace_id}-{self.span_id}-01"

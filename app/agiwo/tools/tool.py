@@ -1,0 +1,125 @@
+"""A tool: a function with its contract, and the decorator that makes one.
+
+It must not call anything; `calling` does, and the registry says which tools there are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agiwo.definition.contract import Effect, ToolContract
+from agiwo.errors import Problem
+from agiwo.schema import Schema
+from agiwo.tools.context import ToolContext
+from agiwo.tools.signature import parameters_schema, read
+
+USES = ("sql", "html", "command", "url")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
+Reconcile = Callable[[str, Mapping[str, Any], ToolContext], Awaitable["Probe"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What became of an earlier call: `done` (with the result that it gave), `not_done`, `running`, or `unavailable` (nobody can say)."""
+
+    answer: str
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A registered thing that a step can call.
+
+    `function` takes the parameters by name. `sync`: it runs in a thread. `context` is the parameter that gets the ToolContext.
+    `reconcile(idempotency_key, arguments, context)` says whether an earlier call was done. `keeps_off` says that the function changes
+    nothing that it is given, so that it needs no copy of its arguments.
+    """
+
+    contract: ToolContract
+    function: Callable[..., Any] = field(repr=False)
+    parameters: Schema = field(repr=False)
+    result: Schema | None = field(default=None, repr=False)
+    sync: bool = False
+    context: str | None = None
+    reconcile: Reconcile | None = field(default=None, repr=False)
+    keeps_off: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.contract.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The plain function, for code and tests that use it as such."""
+        return self.function(*args, **kwargs)
+
+    def warnings(self) -> list[Problem]:
+        """What its author should see once, when it is registered."""
+        out: list[Problem] = []
+        if not self.contract.effect_declared:
+            message = f"the tool {self.name} declares no effect and is taken for a write: it is not retried"
+            out.append(Problem("effect_undeclared", message, expected=", ".join(Effect), severity="warning"))
+        if self.sync:
+            message = f"the tool {self.name} is a sync function and runs in a thread, which nothing can stop: prefer async def"
+            out.append(Problem("sync_tool", message, severity="warning"))
+        return out
+
+
+def tool(
+    *,
+    name: str,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    result: Mapping[str, Any] | None = None,
+    effect: Effect | str | None = None,
+    timeout: float | None = None,
+    uses: Mapping[str, str] | None = None,
+    reconcile: Reconcile | None = None,
+    concurrency_key: str | None = None,
+    keeps_off: bool = False,
+) -> Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function.
+
+    `parameters` is a JSON Schema of an object, or short: a map from parameter to its schema; without it the type hints say it. `timeout` is
+    the default of one attempt in seconds. `uses` says of a text parameter that it is `sql`, `html`, `command` or `url`. `effect` left out
+    means `write`. Raises TypeError or ValueError if these disagree with the function, InvalidInput if a schema is none.
+    """
+    declared = None if effect is None else Effect(effect)
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no tool name: expected words joined by dots, such as mail.send")
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"the timeout of {name} is {timeout!r}: expected seconds above 0")
+
+    def make(function: Callable[..., Any]) -> Tool:
+        signature = read(function)
+        schema = parameters_schema(function, parameters)
+        for parameter, use in (uses or {}).items():
+            if use not in USES or parameter not in schema.get("properties", {}):
+                raise ValueError(f"{name}: uses[{parameter!r}] = {use!r}; expected a parameter, and one of {', '.join(USES)}")
+        contract = ToolContract(
+            name=name,
+            description=description if description is not None else inspect.getdoc(function) or "",
+            parameters=schema,
+            result=result,
+            effect=declared or Effect.WRITE,
+            effect_declared=declared is not None,
+            timeout=timeout,
+            uses=dict(uses or {}),
+            reconcile=reconcile is not None,
+            concurrency_key=concurrency_key,
+        )
+        return Tool(
+            contract=contract,
+            function=function,
+            parameters=Schema.compile(schema),
+            result=None if result is None else Schema.compile(result),
+            sync=not inspect.iscoroutinefunction(function),
+            context=signature.context,
+            reconcile=reconcile,
+            keeps_off=keeps_off,
+        )
+
+    return make
