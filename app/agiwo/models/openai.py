@@ -44,12 +44,10 @@ class OpenAIProvider:
         )
         # What the environment holds for other programs must not go to this endpoint.
         absent = openai.Omit()
-        headers: dict[str, Any] = {"OpenAI-Organization": absent, "OpenAI-Project": absent, "Accept-Encoding": "identity"}
+        self._headers: dict[str, Any] = {"OpenAI-Organization": absent, "OpenAI-Project": absent, "Accept-Encoding": "identity"}
         if profile.api_key is None:
-            headers["Authorization"] = absent
-        self._client = openai.AsyncOpenAI(
-            api_key=profile.api_key or "none", base_url=profile.base_url, max_retries=0, http_client=http, default_headers=headers
-        )
+            self._headers["Authorization"] = absent
+        self._client = openai.AsyncOpenAI(api_key=profile.api_key or "none", base_url=profile.base_url, max_retries=0, http_client=http)
 
     def wire(self, request: ModelRequest) -> dict[str, JSON]:
         """The body of the call, in the order in which it is sent."""
@@ -86,8 +84,9 @@ class OpenAIProvider:
         await self._client.close()
 
     async def _send(self, request: ModelRequest) -> httpx2.Response:
+        headers = {**request.headers, **self._headers}
         try:
-            answer = await self._client.chat.completions.with_raw_response.create(**self.wire(request), extra_headers=dict(request.headers))
+            answer = await self._client.chat.completions.with_raw_response.create(**self.wire(request), extra_headers=headers)
         except openai.APITimeoutError as exc:
             not_sent = isinstance(exc.__cause__, httpx2.ConnectTimeout | httpx2.PoolTimeout)
             if not_sent:

@@ -101,6 +101,7 @@ class ModelServer:
         self._api_key = api_key
         self._server: asyncio.Server | None = None
         self._served: set[asyncio.Task[None]] = set()
+        self._arrived = asyncio.Condition()
 
     @property
     def base_url(self) -> str:
@@ -120,6 +121,11 @@ class ModelServer:
         if self._server is not None:
             await self._server.wait_closed()
             self._server = None
+
+    async def seen(self, count: int) -> None:
+        """Wait until `count` requests have arrived."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -144,7 +150,9 @@ class ModelServer:
         request = await _read(reader)
         if request is None:
             return
-        self.requests.append(request)
+        async with self._arrived:
+            self.requests.append(request)
+            self._arrived.notify_all()
         behaviour, composed = self._behaviour(request)
         if isinstance(behaviour, Stall):
             await reader.read()

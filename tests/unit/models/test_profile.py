@@ -1,0 +1,115 @@
+"""Model profiles: what configuration may say, and what a step may ask of them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from agiwo.errors import InvalidInput
+from agiwo.models.profile import ModelProfile, Price
+
+GOOD = {"base_url": "http://127.0.0.1:9/v1/", "model": "m", "models": ["m2"], "max_tokens": 500, "price": {"in": 2.5, "out": 10}}
+
+
+def profile(**changes: object) -> ModelProfile:
+    return ModelProfile.from_mapping("default", {**GOOD, **changes})
+
+
+def refused(**changes: object) -> dict[str, str]:
+    with pytest.raises(InvalidInput) as caught:
+        profile(**changes)
+    return {problem.pointer: problem.message for problem in caught.value.problems}
+
+
+def test_a_profile_takes_what_configuration_says() -> None:
+    made = profile(timeout={"connect": 1, "total": 9.5}, kind="openai")
+    assert made.base_url == "http://127.0.0.1:9/v1"
+    assert (made.timeout.connect, made.timeout.read, made.timeout.total) == (1, 120.0, 9.5)
+    assert made.price == Price(Decimal("2.5"), Decimal(10))
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        ModelProfile.from_mapping(
+            "p",
+            {
+                "basurl": "x",
+                "model": 7,
+                "kind": "opnai",
+                "timeout": {"raed": 1, "total": 0},
+                "price": {"in": -1},
+                "structured": ["xml"],
+                "models": "m",
+            },
+        )
+    places = {problem.pointer for problem in caught.value.problems}
+    assert places == {
+        "/basurl", "/base_url", "/model", "/kind", "/timeout/raed", "/timeout/total", "/price/in", "/price/out", "/structured", "/models",
+    }  # fmt: skip
+    assert {p.nearest for p in caught.value.problems} >= {"base_url", "openai", "read"}
+
+
+@pytest.mark.parametrize("address", ["ftp://x/", "127.0.0.1:80", "http://", "http://[::1", "https://user:pw@host/v1"])
+def test_an_address_that_is_no_http_address_is_refused(address: str) -> None:
+    assert "/base_url" in refused(base_url=address)
+
+
+@pytest.mark.parametrize("value", [True, "5", float("nan"), float("inf"), -1])
+def test_a_number_that_is_none_is_refused(value: object) -> None:
+    assert "/timeout/read" in refused(timeout={"read": value})
+
+
+def test_a_section_that_is_no_mapping_is_refused() -> None:
+    assert "/timeout" in refused(timeout=[1, 2])
+
+
+def test_a_key_is_looked_up_and_never_shown() -> None:
+    made = ModelProfile.from_mapping("p", {**GOOD, "api_key": "env:KEY"}, {"KEY": "s3cr3t-9f"})
+    assert made.api_key == "s3cr3t-9f"
+    assert "s3cr3t-9f" not in repr(made)
+
+
+def test_a_key_whose_variable_is_not_set_is_refused() -> None:
+    assert refused(api_key="env:NO_SUCH_KEY") == {"/api_key": "the environment variable NO_SUCH_KEY is not set"}
+
+
+def test_a_wrongly_typed_key_is_refused_without_being_shown() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        profile(api_key=990099)
+    assert "990099" not in str(caught.value) + str([p.to_json() for p in caught.value.problems])
+
+
+def test_a_step_may_lower_what_the_profile_allows() -> None:
+    options = profile(temperature=0.5).options({"profile": "default", "model": "m2", "max_tokens": 100, "temperature": 0, "seed": 7})
+    assert (options.model, options.max_tokens, options.temperature, options.seed) == ("m2", 100, 0, 7)
+
+
+def test_a_step_that_says_nothing_gets_the_profile() -> None:
+    options = profile(temperature=0.5).options({})
+    assert (options.model, options.max_tokens, options.temperature, options.seed) == ("m", 500, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("llm", "place"),
+    [
+        ({"max_tokens": 501}, "/max_tokens"),
+        ({"max_tokens": 0}, "/max_tokens"),
+        ({"max_tokens": True}, "/max_tokens"),
+        ({"model": "dearer"}, "/model"),
+        ({"temprature": 1}, "/temprature"),
+        ({"structured": "tool"}, "/structured"),
+        ({"temperature": -0.1}, "/temperature"),
+    ],
+)
+def test_a_step_may_not_raise_it_nor_invent_keys(llm: dict[str, object], place: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        profile().options(llm)
+    assert [problem.pointer for problem in caught.value.problems] == [place]
+
+
+def test_cost_is_exact_and_cached_input_has_its_own_price() -> None:
+    price = Price(Decimal("2.5"), Decimal(10), Decimal("1.25"))
+    assert price.micro_usd(1000, 100) == 2500 + 1000
+    assert price.micro_usd(1000, 100, cached_tokens=400) == 1500 + 500 + 1000
+    assert price.micro_usd(10, 0, cached_tokens=99) == 12  # no more can be cached than was sent; half a millionth goes to the even side
