@@ -1,0 +1,147 @@
+"""The read side of the storage: what people and programs are shown, always of one tenant.
+
+Nothing here changes anything, and every list is a keyset page in one fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """An instance as it is listed. Times in seconds since 1970."""
+
+    id: UUID
+    workflow: str
+    version: str
+    status: str
+    trace_id: str
+    starter: str | None
+    labels: Mapping[str, str]
+    correlation_key: str | None
+    priority: int
+    started_at: float
+    ended_at: float | None
+    error: Mapping[str, Any] | None
+    waiting_for: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFilter:
+    """What a list of instances is narrowed to; `labels` must all be there."""
+
+    status: str | None = None
+    workflow: str | None = None
+    correlation_key: str | None = None
+    labels: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What an instance is made of: a snapshot (JSON text) and the JSON arrays of the records after it, all of one moment."""
+
+    row: InstanceRow
+    snapshot: str | None
+    records: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A question to people with what became of it; `body` is what the machine wrote when it asked. Times in seconds since 1970."""
+
+    id: UUID
+    instance: UUID
+    workflow: str
+    path: str
+    step: str
+    state: str
+    digest: str
+    title: str
+    body: Mapping[str, Any]
+    approvers: tuple[str, ...]
+    asked_at: float
+    expires_at: float
+    decided_by: str | None = None
+    decided_at: float | None = None
+    decision: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A published version as it is listed. `published_at` in seconds since 1970."""
+
+    workflow: str
+    version: str
+    content_hash: str
+    description: str
+    published_at: float
+    published_by: str | None
+    is_default: bool
+    deprecated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSource:
+    """A published version with the bytes as they were sent and their media type."""
+
+    row: VersionRow
+    source: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedTrigger:
+    """A call that started nothing, and why. `at` in seconds since 1970."""
+
+    id: UUID
+    workflow: str
+    at: float
+    principal: str | None
+    code: str
+    problem: Mapping[str, Any]
+
+
+class Queries(Protocol):
+    """All reads are bound to a tenant in the query itself. Every method raises StoreUnavailable when the database cannot answer."""
+
+    async def instance(self, tenant: str, id: UUID) -> InstanceRow | None: ...
+
+    async def instances(self, tenant: str, wanted: InstanceFilter, before: UUID | None, limit: int) -> list[InstanceRow]:
+        """Newest first, those with an id below `before`."""
+        ...
+
+    async def state(self, tenant: str, id: UUID) -> StoredState | None: ...
+
+    async def history(self, tenant: str, id: UUID, after: int, limit: int) -> list[Mapping[str, Any]] | None:
+        """The records numbered above `after`, at most `limit` of them; None if there is no such instance."""
+        ...
+
+    async def approval(self, tenant: str, id: UUID) -> Approval | None: ...
+
+    async def approvals(
+        self, tenant: str, state: str | None, assignee: str | None, instance: UUID | None, before: UUID | None, limit: int
+    ) -> list[Approval]:
+        """Newest first; `assignee` is a principal that must be among the approvers."""
+        ...
+
+    async def workflows(self, tenant: str, after: str | None, limit: int) -> list[str]:
+        """Names of workflows that have a published version, in order, those above `after`."""
+        ...
+
+    async def versions(self, tenant: str, workflow: str) -> Sequence[VersionRow]:
+        """All published versions, in no particular order."""
+        ...
+
+    async def version(self, tenant: str, workflow: str, version: str) -> VersionSource | None: ...
+
+    async def rejected(self, tenant: str, workflow: str | None, before: UUID | None, limit: int) -> list[RejectedTrigger]:
+        """Newest first."""
+        ...
+
+    async def ready(self) -> bool:
+        """Whether the database answers and has the schema that this release needs."""
+        ...
