@@ -46,7 +46,7 @@ deploy-checks: $(CHECKS)  ## Dockerfile, compose file and YAML, checked offline
 lock: $(DEV)  ## resolve requirements/*.txt anew (needs uv)
 	@scripts/lock.sh $(ARGS)
 
-clean:  ## remove what the targets made, the demo's database too
+clean:  ## remove what the targets made in this checkout, the demo's database too
 	rm -rf $(VENV) .cache .agiwo dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(DEMO): requirements/demo.txt pyproject.toml scripts/setup.sh

@@ -52,6 +52,6 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
 
 say "Installing requirements/$set_name.txt (about a minute the first time)"
 # The lock names every package with its hashes, so nothing is left to resolve or to build.
-pip install --quiet --no-deps --only-binary :all: --require-hashes --requirement "requirements/$set_name.txt"
+pip install -qq --no-deps --only-binary :all: --require-hashes --requirement "requirements/$set_name.txt"
 # The tools that check the files of deploy/ stand apart from the package.
-[ "$set_name" = checks ] || pip install --quiet --no-deps --no-build-isolation --no-index --editable .
+[ "$set_name" = checks ] || pip install -qq --no-deps --no-build-isolation --no-index --editable .

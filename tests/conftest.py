@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,7 +71,7 @@ class Databases:
 
     def _create(self, template: str) -> str:
         name = f"{self._prefix}_{next(self._numbers)}"
-        self._execute(f"CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" ENCODING 'UTF8'")
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" ENCODING \'UTF8\'')
         return self.url(name)
 
     def _execute(self, statement: str) -> None:
@@ -88,14 +89,16 @@ class Databases:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     """URL of a database on a real Postgres where databases can be made: AGIWO_TEST_DATABASE_URL, else an embedded one."""
     if given := os.environ.get("AGIWO_TEST_DATABASE_URL"):
         yield given.replace("postgresql+asyncpg://", "postgresql://")
         return
-    server = EmbeddedPostgres(Path(tmp_path_factory.mktemp("postgres")), throwaway=True, report=print)
-    yield server.start()
-    server.stop()
+    # Not in pytest's own folder: that is closed to others, and as root the server runs under another account.
+    with tempfile.TemporaryDirectory(prefix="agiwo-test-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        with EmbeddedPostgres(Path(folder), throwaway=True, report=print) as server:
+            yield server.url
 
 
 @pytest.fixture(scope="session")
