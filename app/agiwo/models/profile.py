@@ -123,13 +123,15 @@ class ModelProfile:
 
 
 def _secret(reader: Reader, environment: Mapping[str, str]) -> str | None:
-    value = reader.optional("api_key", str, "text")
-    if value is None or not value.startswith("env:"):
-        return value or None
-    variable = value.removeprefix("env:")
-    if variable not in environment:
-        reader.wrong("api_key", f"the environment variable {variable} is not set", value, "a variable that is set")
-    return environment.get(variable) or None
+    value: str | None = reader.optional("api_key", str, "text")
+    if value is not None and value.startswith("env:"):
+        variable = value.removeprefix("env:")
+        if variable not in environment:
+            reader.wrong("api_key", f"the environment variable {variable} is not set", value, "a variable that is set")
+        value = environment.get(variable)
+    if value and not (value.isascii() and value.isprintable()):
+        reader.wrong("api_key", "the key cannot stand in a header", None, "printable ASCII")
+    return value or None
 
 
 def _timeouts(reader: Reader) -> Timeouts:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from typing import Any, NoReturn
 
-import jsonschema_rs
-
-from agiwo.errors import ValidationError, ValueRefused
+from agiwo.errors import InvalidInput, ValidationError, ValueRefused
 from agiwo.models.protocol import ModelReply
 from agiwo.models.strict import WRAP, SentSchema, sent_schema, without_added_nulls
-from agiwo.values import JSON, canonical, check, decode_strict, pointer, shown
+from agiwo.schema import Schema
+from agiwo.values import JSON, canonical, check, decode_strict, shown
 
 MAX_PROBLEMS = 5
 _MAX_STARTS = 64
@@ -76,26 +74,28 @@ class OutputProblem:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The author's schema, what tells the problems of a value against it, and the form in which it was sent."""
+    """The author's schema, against which answers are checked, and the form in which it is sent."""
 
-    schema: Mapping[str, JSON]
-    problems: Callable[[JSON], tuple[str, ...]]
+    schema: Schema
     sent: SentSchema
 
 
 def expect(schema: Mapping[str, JSON]) -> Expected:
     """All that is needed to ask for, and to check, a value of `schema`; raises StepError (ValidationError) if it is no JSON Schema."""
-    return Expected(schema, _checker(schema), sent_schema(schema))
+    compiled = _compiled(schema)
+    # Sent in the author's order, which the compiled form does not keep: models write properties in the order of the schema.
+    return Expected(compiled, sent_schema(schema))
 
 
-def _checker(schema: Mapping[str, JSON]) -> Callable[[JSON], tuple[str, ...]]:
+def _compiled(schema: Mapping[str, JSON]) -> Schema:
     try:
-        validator = jsonschema_rs.validator_for(dict(schema))
-    except jsonschema_rs.ValidationError as exc:
-        raise ValidationError(f"output_schema is no JSON Schema: {exc.message}") from None
-    return lambda value: tuple(
-        f"at {pointer(*found.instance_path) or '/'}: {found.message}" for found in islice(validator.iter_errors(value), MAX_PROBLEMS)
-    )
+        return Schema.compile(schema)
+    except InvalidInput as exc:
+        raise ValidationError(f"output_schema: {exc.message}", details={"problems": [p.to_json() for p in exc.problems[:100]]}) from None
+
+
+def _told(schema: Schema, value: JSON) -> tuple[str, ...]:
+    return tuple(f"at {found.pointer or '/'}: {found.message}" for found in schema.problems(value)[:MAX_PROBLEMS])
 
 
 def parse_reply(reply: ModelReply, expected: Expected | None, max_tokens: int | None = None) -> Parsed | OutputProblem:
@@ -167,7 +167,7 @@ def _fit(value: JSON, expected: Expected, source: str) -> Parsed | OutputProblem
         if _is_the_schema(form, expected):
             first = first or ("the answer is the schema itself, not a value that fits it",)
             continue
-        told = expected.problems(form)
+        told = _told(expected.schema, form)
         if not told:
             return Parsed(form, source)
         first = first or told
@@ -185,7 +185,7 @@ def _forms(value: JSON, expected: Expected) -> Iterator[JSON]:
 def _plain(value: JSON, expected: Expected) -> Iterator[JSON]:
     yield value
     if expected.sent.strict:
-        stripped = without_added_nulls(value, expected.schema, lambda schema: not _checker(schema)(None))
+        stripped = without_added_nulls(value, expected.schema.source, lambda schema: Schema.compile(schema).fits(None))
         if stripped != value:
             yield stripped
 
@@ -202,7 +202,7 @@ def _is_the_schema(value: JSON, expected: Expected) -> bool:
     if not isinstance(value, dict) or not value:
         return False
     own = canonical(value)
-    return own in (canonical(dict(expected.schema)), canonical(dict(expected.sent.schema)))
+    return own in (canonical(expected.schema.source), canonical(dict(expected.sent.schema)))
 
 
 def _candidates(text: str) -> Iterator[tuple[str, JSON]]:

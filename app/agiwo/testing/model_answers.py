@@ -22,7 +22,7 @@ def summary(prompt: str) -> str:
     measures = [name for name in rows[0] if all(_is_number(row.get(name)) for row in rows)]
     label = next((name for name in rows[0] if isinstance(rows[0][name], str)), None)
     totals = ", ".join(f"{_words(name)} {_shown(name, total(rows, name))}" for name in measures)
-    sentences = [f"{len(rows)} {'rows' if label is None else _words(label) + ' groups'} were reported."]
+    sentences = [f"The data has {len(rows)} rows{'' if label is None else ', one for each ' + _words(label)}."]
     if totals:
         sentences.append(f"In total: {totals}.")
     if measures and label is not None:
@@ -88,8 +88,11 @@ def _number(kind: str, schema: Mapping[str, JSON], prompt: str, name: str) -> in
     wanted = name.lower().removeprefix("total_").removeprefix("sum_")
     column = next((key for row in rows[:1] for key in row if _is_number(row[key]) and wanted and wanted in key.lower()), None)
     value: int | float = len(rows) if column is None else total(rows, column)
-    least, most = schema.get("minimum", schema.get("exclusiveMinimum", value - 1) + 1), schema.get("maximum", value)
-    value = min(max(value, least), most)
+    if "exclusiveMinimum" in schema:
+        value = max(value, schema["exclusiveMinimum"] + 1)
+    if "exclusiveMaximum" in schema:
+        value = min(value, schema["exclusiveMaximum"] - 1)
+    value = min(max(value, schema.get("minimum", value)), schema.get("maximum", value))
     return int(value) if kind == "integer" else value
 
 

@@ -113,3 +113,10 @@ def test_cost_is_exact_and_cached_input_has_its_own_price() -> None:
     assert price.micro_usd(1000, 100) == 2500 + 1000
     assert price.micro_usd(1000, 100, cached_tokens=400) == 1500 + 500 + 1000
     assert price.micro_usd(10, 0, cached_tokens=99) == 12  # no more can be cached than was sent; half a millionth goes to the even side
+
+
+@pytest.mark.parametrize("key", ["line\nbreak", "schlüssel"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        profile(api_key=key)
+    assert key not in str(caught.value) + str([p.to_json() for p in caught.value.problems])
