@@ -1,0 +1,1 @@
+"""The channels over which people are told that something waits for them."""

@@ -1,0 +1,73 @@
+"""Reading a SQLite file, in a thread, so that nothing can be written and a cancelled statement really ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from agiwo.errors import StepError, ValidationError
+from agiwo.outbound.connections import ConnectionSpec
+from agiwo.tools.sql.rows import column_names, row, too_many
+from agiwo.tools.sql.statement import Statement, bound
+from agiwo.values import encode
+
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_STEPS_BETWEEN_LOOKS = 10_000
+_GRACE = 0.8
+
+
+async def read_sqlite(spec: ConnectionSpec, query: str | Mapping[str, Any], most: int) -> list[dict[str, Any]]:
+    """The rows of a statement; raises StepError. Cancelled, the statement is ended before the cancellation goes on."""
+    statement = bound(query, lambda _: "?", once=False)
+    stop = threading.Event()
+    reading = asyncio.ensure_future(asyncio.to_thread(_read, spec, statement, most, stop))
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        stop.set()
+        reading.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait({reading}, timeout=_GRACE)
+        raise
+
+
+def _read(spec: ConnectionSpec, statement: Statement, most: int, stop: threading.Event) -> list[dict[str, Any]]:
+    path = spec.url.removeprefix("sqlite:///")
+    try:
+        connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=2.0)
+    except sqlite3.Error:
+        raise StepError(f"the file of the connection {spec.name!r} cannot be opened", type="Unavailable", not_done=True) from None
+    try:
+        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
+        connection.set_progress_handler(stop.is_set, _STEPS_BETWEEN_LOOKS)
+        cursor = connection.execute(statement.text, [_bindable(value) for value in statement.values])
+        columns = column_names(column[0] for column in cursor.description or ())
+        rows: list[dict[str, Any]] = []
+        for values in cursor:
+            if len(rows) == most:
+                raise too_many(most)
+            rows.append(row(columns, values, len(rows)))
+        return rows
+    except sqlite3.Error as exc:
+        raise _failure(exc, spec) from None
+    except OverflowError:
+        raise ValidationError("an integer of more than 64 bits cannot be bound in SQLite", not_done=True) from None
+    finally:
+        connection.close()
+
+
+def _bindable(value: Any) -> Any:
+    return encode(value) if isinstance(value, dict | list) else value
+
+
+def _failure(exc: sqlite3.Error, spec: ConnectionSpec) -> StepError:
+    said = f"{spec.name}: {exc}"
+    code = getattr(exc, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_AUTH:
+        return StepError(f"{said} (only reading is allowed)", type="PermissionDenied", not_done=True)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN):
+        return StepError(said, type="Unavailable", not_done=True)
+    return StepError(said, type="ToolError")
