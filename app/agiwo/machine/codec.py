@@ -1,0 +1,119 @@
+"""An instance as JSON and back: the snapshot that bounds how much history a take-over has to read.
+
+Only what is not its default is written; the definition is named, never held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+from uuid import UUID
+
+from immutables import Map
+
+from agiwo.definition.compiled import Workflow
+from agiwo.machine.state import Ending, Instance, InstanceStatus, Jump, Phase, Run, Scope, Settled, StepStatus, Write
+
+FORMAT = 1
+
+_RUN_FIELDS = tuple((f.name, f.default) for f in fields(Run) if f.name not in ("step", "id"))
+
+
+def snapshot(instance: Instance) -> dict[str, Any]:
+    """The instance's state as JSON; `restore` gives the same instance back."""
+    scope = instance.scope
+    out: dict[str, Any] = {
+        "format": FORMAT,
+        "seq": instance.seq,
+        "trace_id": instance.trace_id,
+        "status": str(instance.status),
+        "phase": str(instance.phase),
+        "input": instance.input,
+        "started_at": instance.started_at,
+        "values": dict(instance.values),
+        "commits": instance.commits,
+        "runs": [_run_out(run) for _, run in sorted(instance.runs.items())],
+        "scope": {
+            "latest": sorted(scope.latest.items()),
+            "live": hex(scope.live),
+            "open": hex(scope.open),
+            "counted": [[k, list(v)] for k, v in sorted(scope.counted.items())],
+            "jumps": [[j.target, j.cause] for j in scope.jumps],
+        },
+        "timers": [[path, kind, due] for (path, kind), due in sorted(instance.timers.items())],
+    }
+    if instance.starter is not None:
+        out["starter"] = instance.starter
+    if instance.labels:
+        out["labels"] = dict(instance.labels)
+    if instance.ended_at is not None:
+        out["ended_at"] = instance.ended_at
+    if instance.unfolded:
+        out["unfolded"] = [[w.key, w.value, w.step, w.iteration] for w in instance.unfolded]
+    if instance.ending is not None:
+        e = instance.ending
+        out["ending"] = {"status": str(e.status), "error": e.error, "by": e.by, "reason": e.reason, "output": e.output}
+    if instance.finally_next:
+        out["finally_next"] = instance.finally_next
+    if instance.not_run:
+        out["not_run"] = dict(instance.not_run)
+    return out
+
+
+def _run_out(run: Run) -> dict[str, Any]:
+    out: dict[str, Any] = {"id": run.id}
+    for name, default in _RUN_FIELDS:
+        value = getattr(run, name)
+        if default is MISSING or value != default or type(value) is not type(default):
+            out[name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, StepStatus | Settled) else value
+    return out
+
+
+def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) -> Instance:
+    """The instance of a snapshot. Raises ValueError for a format that this release does not know."""
+    if data.get("format") != FORMAT:
+        raise ValueError(f"snapshot format {data.get('format')} is not {FORMAT}")
+    scope = data["scope"]
+    runs = {run["path"]: _run_in(workflow, run) for run in data["runs"]}
+    ending = data.get("ending")
+    return Instance(
+        id=id,
+        workflow=workflow,
+        tenant=tenant,
+        trace_id=data["trace_id"],
+        status=InstanceStatus(data["status"]),
+        phase=Phase(data["phase"]),
+        seq=data["seq"],
+        input=data["input"],
+        starter=data.get("starter"),
+        labels=data.get("labels", {}),
+        started_at=data["started_at"],
+        ended_at=data.get("ended_at"),
+        values=Map(data["values"]),
+        unfolded=tuple(Write(*write) for write in data.get("unfolded", ())),
+        scope=Scope(
+            latest=Map({k: v for k, v in scope["latest"]}),
+            live=int(scope["live"], 16),
+            open=int(scope["open"], 16),
+            counted=Map({k: tuple(v) for k, v in scope["counted"]}),
+            jumps=tuple(Jump(target, cause) for target, cause in scope["jumps"]),
+        ),
+        runs=Map(runs),
+        timers=Map({(path, kind): due for path, kind, due in data["timers"]}),
+        commits=data["commits"],
+        ending=None if ending is None else Ending(InstanceStatus(ending["status"]), *(ending[k] for k in ("error", "by", "reason", "output"))),
+        finally_next=data.get("finally_next", 0),
+        not_run=data.get("not_run", {}),
+    )
+
+
+def _run_in(workflow: Workflow, data: Mapping[str, Any]) -> Run:
+    given = dict(data)
+    given["status"] = StepStatus(given["status"])
+    if "settled" in given and given["settled"] is not None:
+        given["settled"] = Settled(given["settled"])
+    for name in ("attempts", "marks"):
+        if name in given:
+            given[name] = tuple(given[name])
+    return Run(step=workflow.body.number[given["id"]], **given)

@@ -1,0 +1,94 @@
+"""How an instance comes to an end: what is decided, what happens to what is still live, and what is told at the very end.
+
+Nothing new starts once an end is decided, and nothing goes on to a handler while anything is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agiwo.definition.compiled import Effect
+from agiwo.machine.commands import CloseApproval, StopAttempt
+from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus
+from agiwo.machine.work import Work
+
+
+def begin_end(
+    work: Work,
+    status: InstanceStatus,
+    *,
+    error: Mapping[str, Any] | None = None,
+    by: str | None = None,
+    reason: str,
+    output: Any = None,
+    stop: bool = False,
+) -> None:
+    """Decide the end `status`. With `stop` running calls are aborted, else they finish (drain); waits are cancelled in either case."""
+    data: dict[str, Any] = {"status": str(status), "reason": reason, "stop": stop}
+    if error is not None:
+        data["error"] = error
+    if output is not None:
+        data["output"] = output
+    work.todo.clear()
+    work.emit("instance.ending", data=data, by=by)
+    bring_to_rest(work, reason, stop=stop)
+
+
+def bring_to_rest(work: Work, reason: str, *, stop: bool) -> None:
+    """Cancel everything that waits and, with `stop`, ask every running call to stop."""
+    for run in work.instance.live_runs():
+        if run.status is StepStatus.RUNNING:
+            if stop and run.stopping is None:
+                work.emit("step.stopping", run.path, {"reason": reason}, attempt=run.attempt)
+                work.order(StopAttempt(run.path, run.attempt, reason))
+        elif run.status is StepStatus.UNKNOWN:
+            # Its call may have had its effect. A failing instance waits for the probe or the person; only a cancel leaves it so.
+            if stop:
+                work.emit("step.cancelled", run.path, {"reason": reason, "outcome": "unknown"})
+        else:
+            if run.status is StepStatus.WAITING_FOR_APPROVAL and run.approval is not None:
+                work.order(CloseApproval(run.approval["id"], "cancelled"))
+            work.emit("step.cancelled", run.path, {"reason": reason})
+
+
+def cancelled(work: Work, run: Run, effect: Effect) -> None:
+    """A call that was told to stop has stopped, or was lost while it was stopping."""
+    data: dict[str, Any] = {"reason": run.stopping or "cancelled"}
+    if not effect.safe_to_repeat:
+        data["outcome"] = "unknown"
+    work.emit("step.cancelled", run.path, data, attempt=run.attempt)
+
+
+def end(work: Work, status: InstanceStatus, output: Any = None, error: Mapping[str, Any] | None = None) -> None:
+    """The last record: the end and, for each step that never began, why."""
+    data: dict[str, Any] = {"status": str(status)}
+    if output is not None:
+        data["output"] = output
+    if error is not None:
+        data["error"] = error
+    if not_run := reasons_not_run(work, status):
+        data["not_run"] = not_run
+    work.emit("instance.ended", data=data)
+
+
+def reasons_not_run(work: Work, status: InstanceStatus) -> dict[str, str]:
+    """Step id -> not_chosen, upstream, cancelled or not_reached, for steps that have no run."""
+    instance = work.instance
+    out: dict[str, str] = {}
+    for step in instance.workflow.body:
+        if step.index in instance.scope.latest:
+            continue
+        if step.set_aside:
+            out[step.id] = "not_reached"
+        elif status is InstanceStatus.SUCCESS:
+            out[step.id] = "not_chosen"
+        elif status is InstanceStatus.FAILED:
+            out[step.id] = "upstream"
+        else:
+            out[step.id] = "cancelled"
+    return out
+
+
+def in_handlers(work: Work) -> bool:
+    return work.instance.phase in (Phase.HANDLING, Phase.FINALLY)

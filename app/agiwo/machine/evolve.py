@@ -1,0 +1,368 @@
+"""How a record changes an instance. Applies results and evaluates nothing, so that a history replays to the same state for ever.
+
+`decide` makes its own changes through here too; there is no second way to change an instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from immutables import Map
+
+from agiwo.definition.compiled import JoinKind, Step, Workflow
+from agiwo.machine.commands import Record
+from agiwo.machine.reducers import fold
+from agiwo.machine.state import (
+    ENDED_STEP,
+    Ending,
+    Instance,
+    InstanceStatus,
+    Jump,
+    Phase,
+    Run,
+    Scope,
+    Settled,
+    StepStatus,
+    Write,
+)
+from agiwo.machine.transitions import INSTANCE, STEP, IllegalTransition
+
+EMPTY: Mapping[str, Any] = {}
+
+
+def blank(id: UUID, workflow: Workflow, tenant: str = "default") -> Instance:
+    """An instance before its first record."""
+    return Instance(id=id, workflow=workflow, tenant=tenant)
+
+
+def evolve(instance: Instance, record: Record) -> Instance:
+    """The instance after `record`.
+
+    Raises IllegalTransition if the record's number is not the next one or the table does not allow it.
+    """
+    if record.seq != instance.seq + 1:
+        raise IllegalTransition(f"record {record.seq} after {instance.seq}")
+    data = record.data or EMPTY
+    if record.path is not None and record.type in STEP:
+        return _step(instance, record, record.path, data)
+    allowed = INSTANCE.get(record.type)
+    if allowed is None:
+        raise IllegalTransition(f"unknown record {record.type}")
+    if instance.phase not in allowed[0]:
+        raise IllegalTransition(f"{record.type} in phase {instance.phase}")
+    return replace(_INSTANCE[record.type](instance, record, data), seq=record.seq)
+
+
+# ---------------------------------------------------------------- steps
+
+
+def parse_path(path: str) -> tuple[str, int]:
+    """A path of the outermost list as step id and iteration."""
+    id, _, number = path.partition("~")
+    return id, int(number) if number else 1
+
+
+def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]) -> Instance:
+    run = instance.runs.get(path)
+    sources, target = STEP[record.type]
+    found = run.status if run is not None else StepStatus.PENDING
+    if found not in sources:
+        raise IllegalTransition(f"{record.type} for {path}, which is {found}")
+    scope = instance.scope
+    values, unfolded = instance.values, instance.unfolded
+    if run is None:
+        id, iteration = parse_path(path)
+        step = instance.workflow.body[id]
+        if unfolded and not scope.live:
+            # Nothing is live beside this step, so what was written before it is behind it: fold in the order of the graph.
+            values, unfolded = fold(instance.workflow.state, values, unfolded), ()
+        run = Run(step.index, id, path, iteration, StepStatus.PENDING, begun_at=record.at, cause=data.get("cause"))
+        scope = _begun(scope, step, iteration, data)
+    else:
+        step = instance.workflow.body.steps[run.step]
+    status = target or run.status
+    run = _CHANGES[record.type](run, record, data)
+    if status is not run.status:
+        run = replace(run, status=status)
+    timers = _timers(instance.timers, path, status, target is not None, data.get("timers"))
+    commits = instance.commits
+    if status in ENDED_STEP:
+        scope = _ended(instance.workflow, scope, step, run)
+        if run.commit is not None:
+            commits = run.commit
+        for key, value in data.get("writes", ()):
+            unfolded = (*unfolded, Write(key, value, step.index, run.iteration))
+    return replace(
+        instance,
+        seq=record.seq,
+        scope=scope,
+        runs=instance.runs.set(path, run),
+        timers=timers,
+        commits=commits,
+        values=values,
+        unfolded=unfolded,
+    )
+
+
+def _begun(scope: Scope, step: Step, iteration: int, data: Mapping[str, Any]) -> Scope:
+    counted = scope.counted
+    if (used := data.get("counted")) is not None:
+        counted = counted.set(step.index, tuple(used))
+    jumps = scope.jumps
+    if data.get("jumped") and jumps:
+        first = next((j for j in jumps if j.target == step.index), None)
+        jumps = tuple(j for j in jumps if j is not first)
+    return Scope(scope.path, scope.latest.set(step.index, iteration), scope.live | step.bit, scope.open & ~step.bit, counted, jumps)
+
+
+def _ended(workflow: Workflow, scope: Scope, step: Step, run: Run) -> Scope:
+    open = scope.open
+    waiting = workflow.body.waiting_on[step.index]
+    while waiting:
+        low = waiting & -waiting
+        waiting ^= low
+        if _is_news(workflow.body.steps[low.bit_length() - 1], scope, run):
+            open |= low
+    return Scope(scope.path, scope.latest, scope.live & ~step.bit, open, scope.counted, scope.jumps)
+
+
+def _is_news(waiting: Step, scope: Scope, run: Run) -> bool:
+    """Whether the end of `run` is one that the join of `waiting` has not used up; a row goes on only from a step that passes."""
+    join = waiting.join
+    if join is None or (join.kind is JoinKind.ROW and not run.passes):
+        return False
+    used = scope.counted.get(waiting.index)
+    return used is None or run.iteration > used[join.sources.index(run.step)]
+
+
+def _timers(
+    timers: Map[tuple[str, str], float], path: str, status: StepStatus, changed: bool, given: Mapping[str, float] | None
+) -> Map[tuple[str, str], float]:
+    if timers and changed:
+        for kind in ("retry", "wait", "approval", "probe"):
+            if (path, kind) in timers:
+                timers = timers.delete((path, kind))
+        if status in ENDED_STEP and (path, "total") in timers:
+            timers = timers.delete((path, "total"))
+    for kind, due in (given or EMPTY).items():
+        timers = timers.set((path, kind), due)
+    return timers
+
+
+def _started(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(
+        run,
+        attempt=record.attempt or run.attempt + 1,
+        attempt_at=record.at,
+        tries=data.get("tries", run.tries),
+        deaths=data.get("deaths", run.deaths),
+        arguments=data.get("arguments", run.arguments),
+        secrets=data.get("secrets", run.secrets),
+        digest=data.get("digest", run.digest),
+        probing=False,
+        reason=None,
+    )
+
+
+def _waiting(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, reason=data.get("reason"))
+
+
+def _approval_asked(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    run = replace(
+        run,
+        approval=data["approval"],
+        arguments=data.get("arguments", run.arguments),
+        secrets=data.get("secrets", run.secrets),
+        digest=data.get("digest", run.digest),
+        model=data.get("model", run.model),
+        probing=False,
+    )
+    return replace(run, held=data["held"]) if "held" in data else run
+
+
+def _approval_decided(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, approval={**(run.approval or {}), **data["approval"]})
+
+
+def _retrying(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, error=data["error"], attempts=(*run.attempts, data["error"]), probing=False)
+
+
+def _unknown(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, error=data["error"], probing=bool(data.get("probing")))
+
+
+def _probing(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, probing=True)
+
+
+def _probed(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, probing=False)
+
+
+def _outcome_decided(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, probing=False, marks=(*run.marks, "set_by_person"))
+
+
+def _stopping(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(run, stopping=data["reason"])
+
+
+def _succeeded(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(
+        run,
+        ended_at=record.at,
+        output=data.get("output"),
+        has_output=True,
+        held=None,
+        error=None,
+        settled=Settled.SUCCESS,
+        passes=data.get("passes", True),
+        commit=data["commit"],
+        model=data.get("model", run.model),
+        evidence=data.get("route", run.evidence),
+        probing=False,
+    )
+
+
+def _failed(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(
+        run,
+        ended_at=record.at,
+        held=None,
+        error=data["error"],
+        attempts=(*run.attempts, data["error"]),
+        settled=Settled(data["settled"]),
+        passes=data.get("passes", False),
+        taken=data.get("taken"),
+        evidence=data.get("evidence", run.evidence),
+        probing=False,
+    )
+
+
+def _skipped(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return replace(
+        run,
+        ended_at=record.at,
+        settled=Settled.SKIPPED,
+        passes=data.get("passes", False),
+        reason=data["reason"],
+        evidence=data.get("evidence"),
+    )
+
+
+def _cancelled(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    marks = (*run.marks, "outcome_unknown") if data.get("outcome") == "unknown" else run.marks
+    return replace(run, ended_at=record.at, held=None, settled=Settled.SKIPPED, reason=data["reason"], marks=marks, probing=False)
+
+
+_CHANGES: Mapping[str, Callable[[Run, Record, Mapping[str, Any]], Run]] = {
+    "step.started": _started,
+    "step.waiting": _waiting,
+    "step.approval_asked": _approval_asked,
+    "step.approval_decided": _approval_decided,
+    "step.retrying": _retrying,
+    "step.unknown": _unknown,
+    "step.probing": _probing,
+    "step.probed": _probed,
+    "step.outcome_decided": _outcome_decided,
+    "step.stopping": _stopping,
+    "step.succeeded": _succeeded,
+    "step.failed": _failed,
+    "step.skipped": _skipped,
+    "step.cancelled": _cancelled,
+}
+
+
+# ---------------------------------------------------------------- the instance
+
+
+def _instance_started(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    timers = instance.timers
+    if (due := data.get("due")) is not None:
+        timers = timers.set(("", "workflow"), due)
+    return replace(
+        instance,
+        trace_id=data.get("trace_id", ""),
+        input=data.get("input"),
+        starter=record.by,
+        labels=data.get("labels", EMPTY),
+        started_at=record.at,
+        values=Map(data.get("values", EMPTY)),
+        timers=timers,
+    )
+
+
+def _instance_ending(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    ending = Ending(InstanceStatus(data["status"]), data.get("error"), record.by, data.get("reason"), data.get("output"))
+    status = InstanceStatus.CANCELLING if data.get("stop") else instance.status
+    timers = instance.timers.delete(("", "workflow")) if ("", "workflow") in instance.timers else instance.timers
+    scope = replace(instance.scope, jumps=(), open=0)
+    return replace(instance, phase=Phase.SETTLING, ending=ending, status=status, timers=timers, scope=scope)
+
+
+def _instance_handling(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    timers = instance.timers.set(("", "handlers"), data["due"])
+    return replace(instance, phase=Phase.HANDLING, status=InstanceStatus.RUNNING, timers=timers)
+
+
+def _instance_finally(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    timers = instance.timers.set(("", "handlers"), data["due"])
+    scope = replace(instance.scope, jumps=(), open=0)
+    return replace(
+        instance, phase=Phase.FINALLY, status=InstanceStatus.RUNNING, timers=timers, scope=scope, finally_next=data["next"]
+    )
+
+
+def _instance_resolved(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    ending = instance.ending or Ending(InstanceStatus.SUCCESS)
+    scope = replace(instance.scope, jumps=(), open=0)
+    return replace(instance, ending=replace(ending, status=InstanceStatus(data["status"]), output=data.get("output")), scope=scope)
+
+
+def _instance_noted(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    return instance
+
+
+def _instance_handler_failed(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    if not data.get("stop"):
+        return instance
+    scope = replace(instance.scope, jumps=(), open=0)
+    return replace(instance, timers=instance.timers.delete(("", "handlers")), scope=scope)
+
+
+def _instance_ended(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    ending = instance.ending or Ending(InstanceStatus(data["status"]))
+    return replace(
+        instance,
+        phase=Phase.ENDED,
+        status=InstanceStatus(data["status"]),
+        ending=replace(ending, output=data.get("output"), error=data.get("error")),
+        ended_at=record.at,
+        timers=Map(),
+        values=fold(instance.workflow.state, instance.values, instance.unfolded),
+        unfolded=(),
+        not_run=data.get("not_run", EMPTY),
+    )
+
+
+def _jump_waiting(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    jump = Jump(instance.workflow.body.number[data["target"]], data.get("cause"))
+    return replace(instance, scope=replace(instance.scope, jumps=(*instance.scope.jumps, jump)))
+
+
+_INSTANCE: Mapping[str, Callable[[Instance, Record, Mapping[str, Any]], Instance]] = {
+    "instance.started": _instance_started,
+    "instance.ending": _instance_ending,
+    "instance.handling": _instance_handling,
+    "instance.finally": _instance_finally,
+    "instance.resolved": _instance_resolved,
+    "instance.cancel_asked": _instance_noted,
+    "instance.handler_failed": _instance_handler_failed,
+    "instance.ended": _instance_ended,
+    "jump.waiting": _jump_waiting,
+}

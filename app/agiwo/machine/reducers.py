@@ -1,0 +1,114 @@
+"""How writes to context and state meet: one function a reducer, and the fold of writes that happened side by side.
+
+A reducer takes the present value (or ABSENT) and the written one and gives the next; it never changes either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from immutables import Map
+
+from agiwo.definition.compiled import StateKey
+from agiwo.errors import ValidationError
+from agiwo.machine.state import Write
+from agiwo.values import canonical, kind_of
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+Reducer = Callable[[Any, Any], Any]
+
+
+def _append(old: Any, new: Any) -> Any:
+    return [*_list(old), new]
+
+
+def _extend(old: Any, new: Any) -> Any:
+    return [*_list(old), *_list(new, "extend takes a list")]
+
+
+def _union(old: Any, new: Any) -> Any:
+    out = list(_list(old))
+    seen = {canonical(item) for item in out}
+    for item in _list(new, "union takes a list"):
+        if (key := canonical(item)) not in seen:
+            seen.add(key)
+            out.append(item)
+    return out
+
+
+def _add(old: Any, new: Any) -> Any:
+    if isinstance(new, bool) or not isinstance(new, int | float):
+        raise ValidationError(f"add takes a number, found {kind_of(new)}")
+    return new if old is ABSENT else old + new
+
+
+def _merge(old: Any, new: Any) -> Any:
+    if not isinstance(new, dict):
+        raise ValidationError(f"merge takes an object, found {kind_of(new)}")
+    return {**({} if old is ABSENT or old is None else old), **new}
+
+
+def _least(old: Any, new: Any) -> Any:
+    return new if old is ABSENT or old is None or new < old else old
+
+
+def _greatest(old: Any, new: Any) -> Any:
+    return new if old is ABSENT or old is None or new > old else old
+
+
+def _list(value: Any, message: str = "") -> list[Any]:
+    if value is ABSENT or value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValidationError(f"{message or 'the present value is no list'}, found {kind_of(value)}")
+    return value
+
+
+REDUCERS: Mapping[str, Reducer] = {
+    "replace": lambda old, new: new,
+    "append": _append,
+    "extend": _extend,
+    "union": _union,
+    "add": _add,
+    "merge": _merge,
+    "min": _least,
+    "max": _greatest,
+    "first": lambda old, new: new if old is ABSENT else old,
+}
+
+#: What a key without `default` starts as; the others start absent.
+EMPTY: Mapping[str, Callable[[], Any]] = {"append": list, "extend": list, "union": list, "merge": dict, "add": lambda: 0}
+
+
+def initial(keys: Mapping[str, StateKey]) -> dict[str, Any]:
+    """The values that the declared state keys start with."""
+    out: dict[str, Any] = {}
+    for name, key in keys.items():
+        if key.has_default:
+            out[name] = key.default
+        elif key.reducer in EMPTY:
+            out[name] = EMPTY[key.reducer]()
+    return out
+
+
+def reduce(key: StateKey | None, old: Any, new: Any) -> Any:
+    """One write. Raises ValidationError if the reducer cannot take the value."""
+    try:
+        return REDUCERS["replace" if key is None else key.reducer](old, new)
+    except TypeError:
+        raise ValidationError(f"{key.reducer if key else 'replace'} cannot compare {kind_of(old)} with {kind_of(new)}") from None
+
+
+def fold(keys: Mapping[str, StateKey], values: Map[str, Any], writes: Iterable[Write]) -> Map[str, Any]:
+    """Writes of steps that ran side by side, in the order of the graph and not of arrival."""
+    for write in sorted(writes, key=lambda w: (w.step, w.iteration)):
+        values = values.set(write.key, reduce(keys.get(write.key), values.get(write.key, ABSENT), write.value))
+    return values

@@ -1,0 +1,291 @@
+"""How a step comes to an end and what its end leads to: output, writes, routes, and what takes a failure.
+
+The only module that decides whether a failure is handled (LANGUAGE 5, "Handled").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agiwo.definition.compiled import Route, Step, Target, Word
+from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused, canonical_type, is_a
+from agiwo.machine.ending import begin_end, in_handlers
+from agiwo.machine.reducers import ABSENT, reduce
+from agiwo.machine.state import InstanceStatus, Phase, Run, Settled, StepStatus
+from agiwo.machine.view import present_values, scope_of
+from agiwo.machine.work import Activation, Work
+from agiwo.template import Absent, Expression, Scope, ValueTemplate
+from agiwo.values import check, kind_of, shown
+
+Extra = Mapping[str, Any]
+NOTHING: Extra = {}
+
+
+def plain(template: ValueTemplate, scope: Scope, what: str) -> Any:
+    """A rendered value at a place that takes no secret. Raises TemplateError, also for an absent value."""
+    value = template.render(scope).value
+    if isinstance(value, Absent):
+        raise TemplateError(f"{what}: {value.what} does not exist: {value.why}")
+    return value
+
+
+def value_of(expression: Expression, scope: Scope, what: str) -> Any:
+    value = expression.evaluate(scope)
+    if isinstance(value, Absent):
+        raise TemplateError(f"{what} {expression.source!r}: {value.what} does not exist: {value.why}")
+    return value
+
+
+def truth(expression: Expression, scope: Scope, what: str) -> bool:
+    """A condition's answer. Raises TemplateError if it is anything but true or false."""
+    value = value_of(expression, scope, what)
+    if not isinstance(value, bool):
+        raise TemplateError(f"{what} {expression.source!r} must give true or false, it gave {kind_of(value)} {shown(value)}")
+    return value
+
+
+# ---------------------------------------------------------------- success
+
+
+def succeed(work: Work, run: Run, step: Step, result: Any, *, model: Any = None, calls: Any = None, by: str | None = None) -> None:
+    """Settle `run` with `result` as what its call gave: output, writes and route are evaluated first, and any of them may fail the step."""
+    try:
+        output, writes, chosen = _evaluate(work, run, step, result, model)
+    except (TemplateError, ValidationError, NoMatch) as exc:
+        failure = exc.failure() if isinstance(exc, TemplateError | ValidationError) else Failure("NoMatchingCase", str(exc))
+        fail(work, run, step, failure, calls=calls)
+        return
+    _record_success(work, run, step, output, writes, chosen, model=model, calls=calls, by=by)
+    if work.instance.phase is Phase.SETTLING or run.stopping is not None:
+        return
+    if chosen is not None:
+        follow(work, run, step, chosen[1], run.cause)
+    elif step.on_success is not None:
+        follow(work, run, step, step.on_success, run.cause)
+
+
+def _evaluate(
+    work: Work, run: Run, step: Step, result: Any, model: Any
+) -> tuple[Any, list[tuple[str, Any]], tuple[dict[str, Any], Target] | None]:
+    candidate = replace(run, status=StepStatus.SUCCESS, output=result, has_output=True, settled=Settled.SUCCESS, model=model)
+    output = result
+    if step.output is not None:
+        output = plain(step.output, scope_of(work.instance, candidate, result=result), "output")
+        _keepable(output, "output")
+        candidate = replace(candidate, output=output)
+    writes: list[tuple[str, Any]] = []
+    if step.writes:
+        scope = scope_of(work.instance, candidate, result=result)
+        for key, template in step.writes:
+            writes.append((key, _written(work, key, plain(template, scope, f"writes.{key}"))))
+    chosen = None
+    if step.route is not None:
+        chosen = choose(step.route, scope_of(work.instance, candidate, result=result))
+    return output, writes, chosen
+
+
+def _keepable(value: Any, what: str) -> None:
+    try:
+        check(value)
+    except ValueRefused as exc:
+        raise ValidationError(f"{what}{exc.pointer}: {exc}") from None
+
+
+def _written(work: Work, key: str, value: Any) -> Any:
+    """A write, checked: the value that the key then has must fit the key's schema."""
+    _keepable(value, key)
+    declared = work.instance.workflow.state.get(key)
+    after = reduce(declared, present_values(work.instance).get(key, ABSENT), value)
+    if declared is not None and declared.schema is not None:
+        problems = declared.schema.problems(after)
+        if problems:
+            raise ValidationError(f"state.{key}{problems[0].pointer}: {problems[0].message}")
+    return value
+
+
+def _record_success(
+    work: Work,
+    run: Run,
+    step: Step,
+    output: Any,
+    writes: list[tuple[str, Any]],
+    chosen: tuple[dict[str, Any], Target] | None,
+    *,
+    model: Any,
+    calls: Any,
+    by: str | None,
+) -> None:
+    data: dict[str, Any] = {"output": output, "commit": work.instance.commits + 1}
+    if model is not None:
+        data["model"] = model
+    if calls is not None:
+        data["calls"] = calls
+    if writes:
+        data["writes"] = writes
+    if chosen is not None:
+        data["route"] = chosen[0]
+    work.emit("step.succeeded", run.path, data, attempt=run.attempt or None, by=by)
+
+
+def counted(work: Work, step: Step) -> list[int]:
+    """The iteration of each source that a start of `step` uses up: also of a source that is on its way, so that it starts nothing later."""
+    scope = work.instance.scope
+    join = step.join
+    out: list[int] = []
+    for source in join.sources if join is not None else ():
+        latest = scope.latest.get(source, 0)
+        if not scope.live >> source & 1 and scope.live & work.instance.workflow.body.leading_to(source, step.index):
+            latest += 1
+        out.append(latest)
+    return out
+
+
+# ---------------------------------------------------------------- routes
+
+
+class NoMatch(Exception):
+    """No case of a route is true, and it has no default."""
+
+
+def choose(route: Route, scope: Scope) -> tuple[dict[str, Any], Target]:
+    """What a route picks, with the evidence for the history. Raises NoMatch or TemplateError."""
+    if route.choose is not None:
+        value = value_of(route.choose, scope, "choose")
+        label = value if isinstance(value, str) else shown(value)
+        target = route.targets.get(label)
+        if target is not None:
+            return {"choose": route.choose.source, "value": label}, target
+        if route.default is not None:
+            return {"choose": route.choose.source, "value": label, "default": True}, route.default
+        raise NoMatch(f"{route.choose.source!r} gave {shown(value)}; the targets are {', '.join(route.targets)}")
+    for number, case in enumerate(route.cases):
+        if truth(case.when, scope, "when"):
+            return {"case": number, "when": case.when.source}, case.target
+    if route.default is not None:
+        return {"default": True}, route.default
+    raise NoMatch("no case is true and there is no default")
+
+
+def follow(work: Work, run: Run, step: Step, target: Target, cause: str | None) -> None:
+    """Start what a route names. A jump along an edge that the target depends on anyway is left to the join."""
+    for index in target.steps:
+        join = work.step(index).join
+        if join is not None and not work.step(index).in_row and join.mask >> step.index & 1:
+            continue
+        work.todo.append(Activation(index, cause, jumped=True))
+
+
+def after_skip(work: Work, run: Run, step: Step) -> None:
+    """A skipped step's chain goes on: `on_skip`, else as after success; its route is not evaluated."""
+    target = step.on_skip or step.on_success
+    if target is not None:
+        follow(work, run, step, target, run.cause)
+
+
+# ---------------------------------------------------------------- failure
+
+
+def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = None, evidence: Any = None, unhandled: bool = False) -> None:
+    """Settle `run` as failed for good, and go where its failure leads: a route, a join that allows it, or the end of the instance.
+
+    `unhandled` leaves routes aside (a `fail` step, a step over its bound for the second time).
+    """
+    error = {**failure.to_json(), "step": step.id, "path": run.path}
+    if run.cause is not None and (before := work.instance.runs.get(run.cause)) is not None and before.error is not None:
+        error["cause"] = {k: v for k, v in before.error.items() if k != "cause"}
+    target = None
+    if work.instance.phase is not Phase.SETTLING and run.stopping in (None, TOTAL_TIMEOUT) and not unhandled:
+        target = failure_target(step, failure.type, work.instance.phase)
+    settled, passes, taken = _taken(work, step, target)
+    data: dict[str, Any] = {"error": error, "settled": str(settled)}
+    if passes:
+        data["passes"] = True
+    if taken is not None:
+        data["taken"] = taken
+    if calls is not None:
+        data["calls"] = calls
+    if evidence is not None:
+        data["evidence"] = evidence
+    work.emit("step.failed", run.path, data, attempt=run.attempt or None)
+    if work.instance.phase is Phase.SETTLING:
+        return
+    if taken is None:
+        _unhandled(work, run, error)
+    elif taken == "continue":
+        _go_on(work, run, step)
+    elif target is not None and target.steps:
+        follow(work, run, step, target, run.path)
+
+
+TOTAL_TIMEOUT = "total_timeout"
+
+
+def _taken(work: Work, step: Step, target: Target | None) -> tuple[Settled, bool, str | None]:
+    if target is None:
+        allowed = any(
+            (join := waiting.join) is not None and join.kind.allows_failed and join.mask >> step.index & 1 and not waiting.in_row
+            for waiting in _waiting(work, step)
+        )
+        return Settled.FAILED, False, "join" if allowed else None
+    if target.word is Word.FAIL:
+        return Settled.FAILED, False, None
+    if target.word is Word.CONTINUE:
+        return Settled.SUCCESS, True, "continue"
+    if target.word is Word.NEXT:
+        return Settled.SKIPPED, True, "route"
+    return Settled.SKIPPED, False, "route"
+
+
+def _waiting(work: Work, step: Step) -> list[Step]:
+    mask = work.instance.workflow.body.waiting_on[step.index]
+    out: list[Step] = []
+    while mask:
+        low = mask & -mask
+        out.append(work.step(low.bit_length() - 1))
+        mask ^= low
+    return out
+
+
+def failure_target(step: Step, type: str, phase: Phase) -> Target | None:
+    """The first route that takes a failure of this type; a call with an unknown outcome is taken only by a route that names it."""
+    type = canonical_type(type)
+    gate = step.gate
+    if type == "Timeout" and step.on_timeout is not None:
+        return step.on_timeout
+    if type == "ApprovalTimeout" and gate is not None and isinstance(gate.on_timeout, Target):
+        return gate.on_timeout
+    rejected = type == "ApprovalRejected" or (type == "ApprovalTimeout" and gate is not None and gate.on_timeout == "reject")
+    if rejected:
+        on_reject = (gate.on_reject if gate is not None else None) or step.on_reject
+        if on_reject is not None:
+            return on_reject
+    for route in step.on_failure:
+        if not route.errors:
+            if type != "UnknownOutcome":
+                return route.target
+        elif any(is_a(type, name) for name in route.errors):
+            return route.target
+    return None
+
+
+def _go_on(work: Work, run: Run, step: Step) -> None:
+    """`continue`: as after success, though there is no output for a route to look at."""
+    if step.route is not None:
+        try:
+            evidence, target = choose(step.route, scope_of(work.instance, run))
+        except (NoMatch, TemplateError) as exc:
+            _unhandled(work, run, {"type": "NoMatchingCase", "message": str(exc), "step": step.id, "path": run.path})
+            return
+        follow(work, run, step, target, run.path)
+    elif step.on_success is not None:
+        follow(work, run, step, step.on_success, run.cause)
+
+
+def _unhandled(work: Work, run: Run, error: Mapping[str, Any]) -> None:
+    if in_handlers(work):
+        # A handler's own failure never hides the first error.
+        work.emit("instance.handler_failed", data={"error": error})
+        return
+    begin_end(work, InstanceStatus.FAILED, error=error, by=run.path, reason=f"step {run.path} failed")

@@ -1,0 +1,241 @@
+"""How a step begins: its condition, its guard, its arguments rendered and frozen, its gate, its call.
+
+Everything is evaluated here once, before the first attempt; later attempts and approvals use what was frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from agiwo.definition.compiled import Kind, Step
+from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused
+from agiwo.ids import idempotency_key
+from agiwo.machine.commands import StartAttempt
+from agiwo.machine.ending import begin_end
+from agiwo.machine.gates import ask, is_asked
+from agiwo.machine.settle import after_skip, counted, fail, plain, succeed, truth
+from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus, run_path
+from agiwo.machine.view import scope_of
+from agiwo.machine.work import Activation, Work
+from agiwo.template import Absent, Expression, Namespace, Scope
+from agiwo.values import check, digest, shown
+
+
+def activate(work: Work, activation: Activation) -> None:
+    """Begin a step; if it is live, its next iteration waits for its end."""
+    step = work.step(activation.step)
+    scope = work.instance.scope
+    if scope.live & step.bit:
+        work.emit("jump.waiting", data={"target": step.id, "cause": activation.cause})
+        return
+    iteration = scope.latest.get(step.index, 0) + 1
+    run = Run(step.index, step.id, run_path(step.id, iteration), iteration, StepStatus.PENDING, begun_at=work.at, cause=activation.cause)
+    work.opening[run.path] = _opening(work, step, activation)
+    if iteration > step.max_iterations:
+        # A route may take this once; a step that comes back even so ends the instance, or the route could turn for ever.
+        message = f"{step.id} has run {step.max_iterations} times and was to run again (max_iterations)"
+        fail(work, run, step, Failure("LoopLimitExceeded", message), unhandled=iteration > step.max_iterations + 1)
+        return
+    try:
+        _begin(work, run, step)
+    except (TemplateError, ValidationError) as exc:
+        fail(work, run, step, exc.failure())
+
+
+def _opening(work: Work, step: Step, activation: Activation) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if step.join is not None:
+        data["counted"] = counted(work, step)
+    if activation.cause is not None:
+        data["cause"] = activation.cause
+    if activation.jumped and any(jump.target == step.index for jump in work.instance.scope.jumps):
+        data["jumped"] = True
+    return data
+
+
+def _begin(work: Work, run: Run, step: Step) -> None:
+    scope = scope_of(work.instance, run)
+    if step.when is not None and not truth(step.when, scope, "when"):
+        evidence = {"expression": step.when.source, "values": operands(step.when, scope)}
+        data: dict[str, Any] = {"reason": "when", "evidence": evidence}
+        if step.in_row and step.on_skip is None:
+            data["passes"] = True
+        work.emit("step.skipped", run.path, data)
+        after_skip(work, work.run(run.path), step)
+        return
+    if step.guard is not None and not truth(step.guard, scope, "guard"):
+        evidence = {"expression": step.guard.source, "values": operands(step.guard, scope)}
+        fail(work, run, step, Failure("GuardFailed", f"the guard {step.guard.source!r} does not hold"), evidence=evidence)
+        return
+    _KINDS[step.kind](work, run, step, scope)
+
+
+def operands(expression: Expression, scope: Scope) -> dict[str, Any]:
+    """What an expression read, for the trace: each path with its value, cut to what fits a line."""
+    out: dict[str, Any] = {}
+    for read in expression.reads:
+        value: object = scope.get(read.root)
+        for part in read.path:
+            if isinstance(value, Namespace):
+                value = value.member(str(part))
+            elif isinstance(value, Mapping) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and isinstance(part, int) and -len(value) <= part < len(value):
+                value = value[part]
+            else:
+                value = None
+                break
+        name = ".".join([read.root, *map(str, read.path)])
+        if isinstance(value, Absent):
+            out[name] = {"absent": value.why}
+        elif value is None or isinstance(value, bool | int | float):
+            out[name] = value
+        else:
+            out[name] = value if isinstance(value, str) and len(value) <= 200 else shown(value if not isinstance(value, Namespace) else None, 200)
+    return out
+
+
+# ---------------------------------------------------------------- kinds
+
+
+def _call(work: Work, run: Run, step: Step, scope: Scope) -> None:
+    arguments, secrets = freeze(step, scope)
+    frozen: dict[str, Any] = {"arguments": arguments, "digest": digest(arguments)}
+    if secrets:
+        frozen["secrets"] = secrets
+    if step.gate is not None and is_asked(work, run, step, "before"):
+        ask(work, run, step, step.gate, arguments, frozen)
+        return
+    start_attempt(work, run, step, frozen)
+
+
+def freeze(step: Step, scope: Scope) -> tuple[Any, list[Any]]:
+    """The step's arguments, rendered, converted and checked; and where secrets are to be filled in. Raises TemplateError, ValidationError."""
+    if step.arguments is None:
+        return {}, []
+    rendered = step.arguments.render(scope)
+    value = rendered.value
+    if isinstance(value, Absent):
+        raise TemplateError(f"parameters: {value.what} does not exist: {value.why}")
+    try:
+        check(value)
+    except ValueRefused as exc:
+        raise ValidationError(f"parameters{exc.pointer}: {exc}") from None
+    if step.kind is Kind.TOOL_CALL and step.parameters_schema is not None:
+        value = _fit(step, value)
+    return value, [slot.to_json() for slot in rendered.secrets]
+
+
+def _fit(step: Step, value: Any) -> Any:
+    """Check against the tool's schema. A `sql` parameter is checked as the text that it is; its bound values go along unchanged."""
+    bound: dict[str, Any] = {}
+    if isinstance(value, dict) and step.contract is not None:
+        for name, use in step.contract.uses.items():
+            if use == "sql" and isinstance(value.get(name), dict):
+                bound[name] = value[name]
+        if bound:
+            value = {**value, **{name: item["statement"] for name, item in bound.items()}}
+    assert step.parameters_schema is not None
+    try:
+        fitted = step.parameters_schema.coerce(value)
+    except ValidationError as exc:
+        raise ValidationError(f"{step.tool}: {exc.message}", details=exc.data) from None
+    return {**fitted, **bound} if bound else fitted
+
+
+def start_attempt(work: Work, run: Run, step: Step, frozen: Mapping[str, Any] | None = None, *, lost: bool = False) -> None:
+    """Order the next attempt. One whose predecessor's node died does not count as a try."""
+    attempt = run.attempt + 1
+    data: dict[str, Any] = dict(frozen or {})
+    if lost:
+        data["deaths"] = run.deaths + 1
+    else:
+        data["tries"] = run.tries + 1
+    if run.attempt == 0 and step.total_timeout is not None:
+        data["timers"] = {"total": work.at + step.total_timeout}
+    work.emit("step.started", run.path, data, attempt=attempt)
+    run = work.run(run.path)
+    work.order(
+        StartAttempt(
+            path=run.path,
+            step=step,
+            iteration=run.iteration,
+            attempt=attempt,
+            arguments=run.arguments,
+            secrets=run.secrets,
+            timeout=step.timeout,
+            idempotency_key=idempotency_key(work.instance.id, run.path),
+        )
+    )
+
+
+def _wait(work: Work, run: Run, step: Step, scope: Scope) -> None:
+    due = _due(work, step, scope)
+    if due <= work.at:
+        succeed(work, run, step, None)
+        return
+    work.emit("step.waiting", run.path, {"reason": "timer", "timers": {"wait": due}})
+
+
+def _due(work: Work, step: Step, scope: Scope) -> float:
+    if step.duration is not None:
+        value = plain(step.duration, scope, "duration")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 10 * 366 * 86400:
+            raise TemplateError(f"duration must give a number of seconds from 0 to ten years, it gave {shown(value)}")
+        return work.at + value
+    value = plain(step.until, scope, "until") if step.until is not None else None
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise TemplateError(f"until must give a timestamp with zone such as 2026-12-01T09:00:00Z, it gave {shown(value)}")
+    return moment.timestamp()
+
+
+def _approval(work: Work, run: Run, step: Step, scope: Scope) -> None:
+    if step.gate is None or not is_asked(work, run, step, "before"):
+        succeed(work, run, step, {})
+        return
+    ask(work, run, step, step.gate, {}, {})
+
+
+def _at_once(work: Work, run: Run, step: Step, scope: Scope) -> None:
+    succeed(work, run, step, None)
+
+
+def _end(work: Work, run: Run, step: Step, scope: Scope) -> None:
+    output = plain(step.output, scope, "output") if step.output is not None else None
+    succeed(work, run, replace(step, output=None), None)
+    if work.instance.phase is Phase.BODY:
+        status = InstanceStatus(step.end_status)
+        error = {"type": "ToolError", "message": f"ended by {step.id}", "step": step.id} if status is InstanceStatus.FAILED else None
+        begin_end(work, status, reason=f"ended by {run.path}", by=run.path, output=output, error=error, stop=True)
+    elif work.instance.phase is Phase.HANDLING:
+        work.todo.clear()
+        work.emit("instance.resolved", data={"status": step.end_status, "output": output}, by=run.path)
+
+
+def _fail(work: Work, run: Run, step: Step, scope: Scope) -> None:
+    error = plain(step.fail_error, scope, "error") if step.fail_error is not None else {}
+    if not isinstance(error, dict):
+        error = {"message": str(error)}
+    type = error.get("type", "ToolError")
+    message = error.get("message", f"ended by {step.id}")
+    details = {k: v for k, v in error.items() if k not in ("type", "message")} or None
+    fail(work, run, step, Failure(str(type), str(message), details=details), unhandled=True)
+
+
+_KINDS = {
+    Kind.TOOL_CALL: _call,
+    Kind.LLM_TASK: _call,
+    Kind.WAIT: _wait,
+    Kind.APPROVAL: _approval,
+    Kind.SET: _at_once,
+    Kind.BRANCH: _at_once,
+    Kind.END: _end,
+    Kind.FAIL: _fail,
+}
