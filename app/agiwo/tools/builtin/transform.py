@@ -166,7 +166,8 @@ def _unique(rows: list[Row], operation: Mapping[str, Any]) -> list[Row]:
 
 
 def _flatten(rows: list[Row], operation: Mapping[str, Any]) -> list[Row]:
-    field, out = operation["field"], []
+    field = operation["field"]
+    out: list[Row] = []
     for index, row in enumerate(rows):
         items = row.get(field)
         if items is not None and not isinstance(items, list):
