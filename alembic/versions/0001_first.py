@@ -36,7 +36,8 @@ CREATE TABLE agiwo.approval (
     CONSTRAINT approval_pkey PRIMARY KEY (shard, id),
     CONSTRAINT approval_shard_check CHECK (shard = get_byte(uuid_send(id), 7)),
     CONSTRAINT approval_state_check CHECK (state IN ('pending', 'approved', 'rejected', 'expired', 'cancelled', 'void')),
-    CONSTRAINT approval_decided_check CHECK ((state IN ('approved', 'rejected')) = (decided_by IS NOT NULL) AND (decided_by IS NULL) = (decided_at IS NULL))
+    CONSTRAINT approval_decided_check CHECK ((state IN ('approved', 'rejected')) = (decided_by IS NOT NULL)),
+    CONSTRAINT approval_decided_at_check CHECK ((decided_by IS NULL) = (decided_at IS NULL))
 );
 CREATE INDEX approval_instance ON agiwo.approval (shard, instance_id);
 CREATE INDEX approval_list ON agiwo.approval (tenant, id DESC);

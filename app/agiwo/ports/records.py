@@ -35,7 +35,10 @@ class DecisionAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredApproval:
-    """A question to people as it stands; times in seconds since 1970. `state` is pending, approved, rejected, expired, cancelled or void."""
+    """A question to people as it stands; times in seconds since 1970.
+
+    `state` is pending, approved, rejected, expired, cancelled or void.
+    """
 
     id: UUID
     instance_id: UUID
@@ -189,7 +192,9 @@ class Records(Protocol):
         """The version marked default, else the highest that is neither deprecated nor labelled; None if there is none."""
         ...
 
-    async def list_versions(self, tenant: str, workflow: str | None = None, *, after: tuple[str, str] | None = None, limit: int = 100) -> list[VersionLine]:
+    async def list_versions(
+        self, tenant: str, workflow: str | None = None, *, after: tuple[str, str] | None = None, limit: int = 100
+    ) -> list[VersionLine]:
         """Versions by workflow, highest first within each; `after` is the (workflow, version) of the last line of the page before."""
         ...
 

@@ -222,9 +222,8 @@ approval = Table(
     PrimaryKeyConstraint("shard", "id"),
     _shard_of("id"),
     _one_of("state", *APPROVAL_STATES),
-    CheckConstraint(
-        "(state IN ('approved', 'rejected')) = (decided_by IS NOT NULL) AND (decided_by IS NULL) = (decided_at IS NULL)", name="decided"
-    ),
+    CheckConstraint("(state IN ('approved', 'rejected')) = (decided_by IS NOT NULL)", name="decided"),
+    CheckConstraint("(decided_by IS NULL) = (decided_at IS NULL)", name="decided_at"),
     Index("approval_instance", "shard", "instance_id"),
     Index("approval_open", "tenant", text("id DESC"), postgresql_where=text("state = 'pending'")),
     Index("approval_list", "tenant", text("id DESC")),
