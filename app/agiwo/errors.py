@@ -66,7 +66,7 @@ def is_a(name: str, ancestor: str) -> bool:
     while here is not None:
         if here == wanted:
             return True
-        here = TREE[here] if here in TREE else "ToolError"
+        here = TREE.get(here, "ToolError")
     return False
 
 

@@ -1,4 +1,7 @@
-"""The heart: a pure, synchronous state machine over values. `decide` answers a report, `evolve` applies a record, nothing else changes anything."""
+"""The heart: a pure, synchronous state machine over values.
+
+`decide` answers a report, `evolve` applies a record, and nothing else changes an instance.
+"""
 
 from agiwo.machine.codec import restore, snapshot
 from agiwo.machine.commands import (

@@ -102,7 +102,7 @@ def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) 
         runs=Map(runs),
         timers=Map({(path, kind): due for path, kind, due in data["timers"]}),
         commits=data["commits"],
-        ending=None if ending is None else Ending(InstanceStatus(ending["status"]), *(ending[k] for k in ("error", "by", "reason", "output"))),
+        ending=None if ending is None else Ending(**{**ending, "status": InstanceStatus(ending["status"])}),
         finally_next=data.get("finally_next", 0),
         not_run=data.get("not_run", {}),
     )

@@ -15,7 +15,10 @@ from agiwo.machine.state import Instance
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of the history: what, when, about which run and attempt, by whom, with which results. `seq` counts from 1 within the instance."""
+    """One line of the history: what, when, about which run and attempt, by whom, with which results.
+
+    `seq` counts from 1 within the instance.
+    """
 
     seq: int
     type: str

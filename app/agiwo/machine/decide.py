@@ -6,6 +6,7 @@ A report for an attempt that is not current, for an approval that is over, or fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from immutables import Map
@@ -100,7 +101,7 @@ def _initial_values(work: Work, report: Begin) -> dict[str, Any]:
     """State defaults, the declared context rendered from the input, and over it what the trigger gave."""
     workflow = work.instance.workflow
     values = initial(workflow.state)
-    begun = Instance(work.instance.id, workflow, work.instance.tenant, report.trace_id, input=report.input, started_at=work.at, values=Map(values))
+    begun = replace(work.instance, trace_id=report.trace_id, input=report.input, started_at=work.at, values=Map(values))
     scope = scope_of(begun)
     for key, template in workflow.context:
         if key not in report.context:
@@ -204,7 +205,8 @@ def _stopped(work: Work, run: Run, step: Step) -> None:
 
 
 def _total_timeout(step: Step, last: Failure) -> Failure:
-    return Failure("Timeout", f"not done within total_timeout of {step.total_timeout:g} s; last: {last.message}", details={"clock": "total_timeout"})
+    message = f"not done within total_timeout of {step.total_timeout:g} s; last: {last.message}"
+    return Failure("Timeout", message, details={"clock": "total_timeout"})
 
 
 # ---------------------------------------------------------------- unknown outcomes

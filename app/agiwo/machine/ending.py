@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agiwo.definition.compiled import Effect
+from agiwo.definition.contract import Effect
 from agiwo.machine.commands import CloseApproval, StopAttempt
 from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus
 from agiwo.machine.work import Work

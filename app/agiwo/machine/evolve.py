@@ -313,9 +313,7 @@ def _instance_handling(instance: Instance, record: Record, data: Mapping[str, An
 def _instance_finally(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     timers = instance.timers.set(("", "handlers"), data["due"])
     scope = replace(instance.scope, jumps=(), open=0)
-    return replace(
-        instance, phase=Phase.FINALLY, status=InstanceStatus.RUNNING, timers=timers, scope=scope, finally_next=data["next"]
-    )
+    return replace(instance, phase=Phase.FINALLY, status=InstanceStatus.RUNNING, timers=timers, scope=scope, finally_next=data["next"])
 
 
 def _instance_resolved(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:

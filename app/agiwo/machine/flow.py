@@ -13,7 +13,6 @@ from agiwo.machine.start import activate
 from agiwo.machine.state import InstanceStatus, Phase, Settled, run_path
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
-from agiwo.template import Absent
 from agiwo.values import check
 
 
@@ -169,9 +168,14 @@ def _next_phase(work: Work) -> None:
         return
     ending = instance.ending
     assert ending is not None
-    if instance.phase is Phase.SETTLING and workflow.error_handler is not None and ending.status in (
-        InstanceStatus.FAILED,
-        InstanceStatus.TIMED_OUT,
+    if (
+        instance.phase is Phase.SETTLING
+        and workflow.error_handler is not None
+        and ending.status
+        in (
+            InstanceStatus.FAILED,
+            InstanceStatus.TIMED_OUT,
+        )
     ):
         work.emit("instance.handling", data={"due": work.at + workflow.handler_timeout})
         work.todo.append(Activation(workflow.error_handler, ending.by if ending.by in instance.runs else None))
@@ -189,8 +193,7 @@ def _complete(work: Work) -> None:
     output = None
     try:
         if workflow.output is not None:
-            value = workflow.output.render(scope_of(work.instance)).value
-            output = None if isinstance(value, Absent) else value
+            output = workflow.output.render(scope_of(work.instance), open_as_null=True).value
             check(output)
     except (TemplateError, ValueRefused) as exc:
         error = {"type": "TemplateError", "message": f"output: {exc}"}

@@ -102,8 +102,8 @@ def decide_gate(work: Work, report: ApprovalDecided) -> tuple[Run, Step] | None:
     if report.action == "approve" and (why := _void(run, step, gate, report)) is not None:
         _ask_again(work, run, step, gate, why)
         return None
-    decision: dict[str, Any] = {"status": "approved" if report.action == "approve" else "rejected", "by": report.by, "channel": report.channel}
-    decision["decided_at"] = work.at
+    status = "approved" if report.action == "approve" else "rejected"
+    decision: dict[str, Any] = {"status": status, "by": report.by, "channel": report.channel, "decided_at": work.at}
     if report.comment:
         decision["comment"] = report.comment
     if report.values is not None:

@@ -14,7 +14,10 @@ from agiwo.errors import Failure
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The attempt gave a result; `model` is what a model step wants kept beside it (model, finish reason, usage), `calls` its calls in full."""
+    """The attempt gave a result.
+
+    `model` is what a model step wants kept beside it (model, finish reason, usage), `calls` its calls in full.
+    """
 
     result: Any
     model: Any = None
@@ -93,7 +96,10 @@ class TimerDue:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
-    """A person decided: `action` approve or reject; `values` is the form, `edited` the changed output of a review (in a one-element tuple)."""
+    """A person decided: `action` is approve or reject.
+
+    `values` is the form, `edited` the changed output of a review, in a tuple of one since null is an output too.
+    """
 
     at: float
     approval: str

@@ -1,6 +1,7 @@
 """Whether a failed attempt is followed by another, and when: LANGUAGE 5, "Retry".
 
-Pure: the random draw is given. The formula: delay x backoff^(tries - 1), at most `max_delay`, plus jitter x draw of that; `Retry-After` is a floor.
+Pure: the random draw is given. The formula: delay x backoff^(tries - 1), at most `max_delay`, plus jitter x draw of that;
+`Retry-After` is a floor.
 """
 
 from __future__ import annotations

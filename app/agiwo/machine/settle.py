@@ -24,11 +24,11 @@ NOTHING: Extra = {}
 
 
 def plain(template: ValueTemplate, scope: Scope, what: str) -> Any:
-    """A rendered value at a place that takes no secret. Raises TemplateError, also for an absent value."""
-    value = template.render(scope).value
-    if isinstance(value, Absent):
-        raise TemplateError(f"{what}: {value.what} does not exist: {value.why}")
-    return value
+    """A rendered value at a place that takes no secret. Raises TemplateError."""
+    rendered = template.render(scope)
+    if rendered.secrets:
+        raise TemplateError(f"{what}: a secret has no place here")
+    return rendered.value
 
 
 def value_of(expression: Expression, scope: Scope, what: str) -> Any:
@@ -199,15 +199,9 @@ def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = Non
     if work.instance.phase is not Phase.SETTLING and run.stopping in (None, TOTAL_TIMEOUT) and not unhandled:
         target = failure_target(step, failure.type, work.instance.phase)
     settled, passes, taken = _taken(work, step, target)
-    data: dict[str, Any] = {"error": error, "settled": str(settled)}
-    if passes:
-        data["passes"] = True
-    if taken is not None:
-        data["taken"] = taken
-    if calls is not None:
-        data["calls"] = calls
-    if evidence is not None:
-        data["evidence"] = evidence
+    data: dict[str, Any] = {"error": error, "settled": str(settled), "passes": passes or None, "taken": taken}
+    data.update(calls=calls, evidence=evidence)
+    data = {name: value for name, value in data.items() if value is not None}
     work.emit("step.failed", run.path, data, attempt=run.attempt or None)
     if work.instance.phase is Phase.SETTLING:
         return

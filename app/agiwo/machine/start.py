@@ -20,7 +20,8 @@ from agiwo.machine.settle import after_skip, counted, fail, plain, succeed, trut
 from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus, run_path
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
-from agiwo.template import Absent, Expression, Namespace, Scope
+from agiwo.template import Absent, Expression, Scope, path_text
+from agiwo.template.absent import is_namespace, step_into
 from agiwo.values import check, digest, shown
 
 
@@ -77,24 +78,15 @@ def operands(expression: Expression, scope: Scope) -> dict[str, Any]:
     """What an expression read, for the trace: each path with its value, cut to what fits a line."""
     out: dict[str, Any] = {}
     for read in expression.reads:
-        value: object = scope.get(read.root)
+        name = path_text(read.root, read.path)
+        value = scope.get(read.root)
         for part in read.path:
-            if isinstance(value, Namespace):
-                value = value.member(str(part))
-            elif isinstance(value, Mapping) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and isinstance(part, int) and -len(value) <= part < len(value):
-                value = value[part]
-            else:
-                value = None
-                break
-        name = ".".join([read.root, *map(str, read.path)])
+            value = step_into(value, part, name)
         if isinstance(value, Absent):
             out[name] = {"absent": value.why}
-        elif value is None or isinstance(value, bool | int | float):
-            out[name] = value
-        else:
-            out[name] = value if isinstance(value, str) and len(value) <= 200 else shown(value if not isinstance(value, Namespace) else None, 200)
+        elif not is_namespace(value):
+            short = value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= 200)
+            out[name] = value if short else shown(value, 200)
     return out
 
 
@@ -118,8 +110,6 @@ def freeze(step: Step, scope: Scope) -> tuple[Any, list[Any]]:
         return {}, []
     rendered = step.arguments.render(scope)
     value = rendered.value
-    if isinstance(value, Absent):
-        raise TemplateError(f"parameters: {value.what} does not exist: {value.why}")
     try:
         check(value)
     except ValueRefused as exc:

@@ -35,10 +35,16 @@ class Work:
     records: list[Record] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     todo: deque[Activation] = field(default_factory=deque)
-    opening: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> what the first record of that run carries besides its own
+    opening: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> what the first record of that run carries as well
 
     def emit(
-        self, type: str, path: str | None = None, data: Mapping[str, Any] | None = None, *, attempt: int | None = None, by: str | None = None
+        self,
+        type: str,
+        path: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        *,
+        attempt: int | None = None,
+        by: str | None = None,
     ) -> None:
         if path is not None and path in self.opening:
             data = {**self.opening.pop(path), **(data or {})}

@@ -23,7 +23,11 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """done (with the result), not_done, running, or unavailable (nobody can say)."""
+    """What a probe found out.
+
+    `answer` is done (with the result), not_done, running, failed (the probe itself could not be made: ask again later), or
+    unavailable (there is nobody to ask, so a route or a person decides).
+    """
 
     answer: str
     result: Any = None

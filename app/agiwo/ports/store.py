@@ -71,9 +71,10 @@ class OutboxRow:
 class Write:
     """All that one instance wants written in one commit.
 
-    `records` is the JSON text of an array of records numbered prev_seq + 1 to seq. `due_at` (seconds since 1970, None for never) only with PARK.
-    `inbox_done` are the inbox rows consumed. With `guard_inbox` the write is refused if the inbox has moved past `inbox_seen`: a park must not
-    miss a signal, an expiry must not overtake a decision. `snapshot` is the state after `seq` as JSON text.
+    `records` is the JSON text of an array of records numbered prev_seq + 1 to seq. `due_at` (seconds since 1970, None for
+    never) only with PARK. `inbox_done` are the inbox rows consumed. With `guard_inbox` the write is refused if the inbox has
+    moved past `inbox_seen`: a park must not miss a signal, an expiry must not overtake a decision. `snapshot` is the state
+    after `seq` as JSON text.
     """
 
     kind: WriteKind
@@ -108,7 +109,10 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one write; `existing` and `existing_digest` say which instance a duplicate trigger has started, `message` why it was refused."""
+    """What became of one write.
+
+    `existing` and `existing_digest` say which instance a duplicate trigger has started, `message` why it was refused.
+    """
 
     answer: Answer
     existing: UUID | None = None
