@@ -1,0 +1,84 @@
+"""Collects what is wrong with a document, each with its place in the text.
+
+Decides nothing: who finds a fault names its path, this adds line and column.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from agiwo.definition.yaml_text import Place, locate
+from agiwo.errors import Problem
+from agiwo.values import JSON, kind_of, pointer, shown
+
+Path = tuple[str | int, ...]
+
+
+class Report:
+    """The problems of one document. `places` is where its parts stand, `prefix` what encloses the workflow in the text (`("workflow",)`)."""
+
+    def __init__(self, places: Mapping[str, Place] | None = None, prefix: Path = (), problems: Iterable[Problem] = ()) -> None:
+        self.places = dict(places or {})
+        self.prefix = prefix
+        self._found: dict[tuple[str, str, str], Problem] = {}
+        for problem in problems:
+            self._keep(problem)
+
+    def error(self, code: str, message: str, at: Path, *, key: bool = False, severity: str = "error", **more: Any) -> None:
+        """Note a fault at path `at` within the workflow; with `key` its line is that of the key. `more` as in Problem."""
+        place = pointer(*self.prefix, *at)
+        if "nearest" in more and more["nearest"]:
+            message = f"{message}; did you mean `{more['nearest']}`?"
+        self._keep(self._located(Problem(code, message, place, severity=severity, **more), key))
+
+    def warning(self, code: str, message: str, at: Path, *, key: bool = False, **more: Any) -> None:
+        """Note what is allowed and probably not meant."""
+        self.error(code, message, at, key=key, severity="warning", **more)
+
+    def wrong(self, at: Path, value: JSON, expected: str, code: str = "wrong_type") -> None:
+        """Note a value of the wrong kind."""
+        found = self.written(at) or shown(value)
+        self.error(code, f"expected {expected}, found {kind_of(value)} {found}", at, found=found, expected=expected)
+
+    def written(self, at: Path) -> str | None:
+        """The text of a plain scalar as it was written, where it was read as something else than text."""
+        place = self.places.get(pointer(*self.prefix, *at))
+        return None if place is None else place.written
+
+    def line_of(self, at: Path) -> str | None:
+        """Where a part stands, in words."""
+        place = self.places.get(pointer(*self.prefix, *at))
+        return None if place is None else f"line {place.line}"
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All of them, by place."""
+        return tuple(sorted(self._found.values(), key=lambda p: (p.line or 0, p.column or 0, p.pointer, p.code)))
+
+    @property
+    def broken(self) -> bool:
+        """Whether any of them is an error."""
+        return any(p.severity == "error" for p in self._found.values())
+
+    def _keep(self, problem: Problem) -> None:
+        self._found.setdefault((problem.code, problem.pointer, problem.message), problem)
+
+    def _located(self, problem: Problem, key: bool) -> Problem:
+        place = next(locate(self.places, problem.pointer), None) if self.places else None
+        if place is None:
+            return problem
+        line, column = (place.key_line, place.key_column) if key else (place.line, place.column)
+        return replace(problem, line=line, column=column)
+
+
+def nearest(name: str, among: Iterable[str]) -> str | None:
+    """The name that `name` was most likely meant to be, if one is near."""
+    names = list(among)
+    folded = {n.lower(): n for n in reversed(names)}
+    if name.lower() in folded:
+        return folded[name.lower()]
+    close = difflib.get_close_matches(name, names, 1, 0.6)
+    return close[0] if close else None
