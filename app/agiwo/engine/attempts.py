@@ -1,0 +1,278 @@
+"""Calls under way: starts them, holds them to their time, stops them, and reports exactly one outcome of each.
+
+It decides nothing about what follows. An attempt that does not stop is fenced: it may go on, but nobody listens to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from agiwo.clock import Clock
+from agiwo.definition.compiled import Kind
+from agiwo.engine.events import Event, Happening, Observe
+from agiwo.errors import Failure, ValueRefused
+from agiwo.machine.commands import StartAttempt, StartProbe
+from agiwo.machine.reports import Failed, Outcome, Stopped, Succeeded
+from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
+from agiwo.values import check
+
+#: Seconds after which a call that has not returned is no longer counted as standing between effect and commit, until it returns: the world
+#: is slow, not our commit, and a node may have far more than `max_uncommitted` slow calls under way.
+PATIENCE = 0.02
+
+_UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
+
+Report = Callable[["Attempt", Outcome | ProbeAnswer], None]
+
+
+class Attempt:
+    """One call. It waits for its place, runs, returns (or is fenced), and counts until its outcome is committed."""
+
+    __slots__ = ("began", "call", "counted", "ended", "kill", "limit", "report", "stop_reason", "task", "where")
+
+    def __init__(self, call: StartAttempt | StartProbe, where: Circumstances, report: Report) -> None:
+        self.call = call
+        self.where = where
+        self.report = report
+        self.task: asyncio.Task[Any] | None = None
+        self.limit: asyncio.TimerHandle | None = None
+        self.kill: asyncio.TimerHandle | None = None
+        self.began = 0.0
+        self.counted = False
+        self.ended = False  # an outcome was reported, or nobody wants one any more
+        self.stop_reason: str | None = None
+
+    @property
+    def probe(self) -> bool:
+        return isinstance(self.call, StartProbe)
+
+
+class Attempts:
+    """All calls of a node.
+
+    At most `max_uncommitted` of them stand between effect and commit; more wait in order. `may_start` says whether anything may be started
+    at all (it may not when the lease is in doubt). `cancel_grace` is the seconds that a call has for stopping.
+    """
+
+    def __init__(
+        self,
+        executor_for: Callable[[Kind], Executor],
+        clock: Clock,
+        observe: Observe | None,
+        *,
+        cancel_grace: float,
+        max_uncommitted: int,
+        may_start: Callable[[], bool],
+    ) -> None:
+        self._executor_for = executor_for
+        self._clock = clock
+        self._observe = observe
+        self._grace = cancel_grace
+        self._most = max_uncommitted
+        self._may_start = may_start
+        self._waiting: deque[Attempt] = deque()
+        self._young: deque[Attempt] = deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.uncommitted = 0
+        self.running: set[Attempt] = set()
+        self.stragglers: set[Attempt] = set()
+
+    # ------------------------------------------------------------ starting
+
+    def start(self, attempt: Attempt) -> None:
+        """Make the call as soon as there is a place for it."""
+        if self.uncommitted < self._most and not self._waiting and self._may_start():
+            self._begin(attempt)
+        else:
+            self._waiting.append(attempt)
+            self.admit()
+
+    def admit(self) -> None:
+        """Start what waits, as far as there is room."""
+        while self._waiting and self.uncommitted < self._most and self._may_start():
+            attempt = self._waiting.popleft()
+            if not attempt.ended:
+                self._begin(attempt)
+        if self._waiting and self._sweep is None:
+            self._sweep = self._loop.call_later(PATIENCE, self._overlook_slow_ones)
+
+    def _overlook_slow_ones(self) -> None:
+        self._sweep = None
+        before = self._loop.time() - PATIENCE
+        while self._young and (self._young[0].began <= before or not self._young[0].counted or self._young[0] not in self.running):
+            attempt = self._young.popleft()
+            if attempt in self.running and attempt.counted:
+                attempt.counted = False
+                self.uncommitted -= 1
+        self.admit()
+
+    def _begin(self, attempt: Attempt) -> None:
+        call = attempt.call
+        self._count(attempt)
+        self.running.add(attempt)
+        executor = self._executor_for(call.step.kind)
+        if isinstance(call, StartProbe):
+            task: asyncio.Task[Any] = self._loop.create_task(executor.probe(call, attempt.where))
+            timeout = call.step.timeout
+        else:
+            if self._observe is not None:
+                self._tell(Happening.ATTEMPT_STARTED, attempt, {"step": call.step.id, "kind": call.step.kind.value})
+            task = self._loop.create_task(executor.perform(call, attempt.where))
+            timeout = call.timeout
+        attempt.task = task
+        attempt.began = self._loop.time()
+        self._young.append(attempt)
+        if len(self._young) > 4 * self._most:
+            self._young = deque(young for young in self._young if young.counted and young in self.running)
+        attempt.limit = self._loop.call_at(attempt.began + timeout, self._stop, attempt, "timeout")
+        task.add_done_callback(lambda task: self._returned(attempt, task))
+
+    # ------------------------------------------------------------ stopping
+
+    def stop(self, attempt: Attempt, reason: str) -> None:
+        """Abort the call; its outcome is Stopped, or what it gave if it was quicker."""
+        if attempt.ended:
+            return
+        if attempt.task is None:
+            self._settle(attempt, Stopped())
+        else:
+            self._stop(attempt, reason)
+
+    def drop(self, attempt: Attempt) -> None:
+        """Abort the call and report nothing: it is no longer ours."""
+        attempt.ended = True
+        self.committed(attempt)
+        for handle in (attempt.limit, attempt.kill):
+            if handle is not None:
+                handle.cancel()
+        if attempt.task is not None and not attempt.task.done():
+            self.stragglers.add(attempt)
+            attempt.task.cancel()
+
+    def _stop(self, attempt: Attempt, reason: str) -> None:
+        if attempt.ended or attempt.task is None or attempt.stop_reason is not None:
+            return
+        attempt.stop_reason = reason
+        attempt.task.cancel()
+        attempt.kill = self._loop.call_later(self._grace, self._fence, attempt)
+
+    def _fence(self, attempt: Attempt) -> None:
+        if attempt.ended:
+            return
+        self.stragglers.add(attempt)
+        if self._observe is not None:
+            self._tell(Happening.ATTEMPT_FENCED, attempt, {"step": attempt.call.step.id, "reason": attempt.stop_reason})
+        self._settle(attempt, self._stopped(attempt, clean=False))
+
+    # ------------------------------------------------------------ ending
+
+    def _returned(self, attempt: Attempt, task: asyncio.Task[Any]) -> None:
+        if attempt.ended:
+            self.running.discard(attempt)
+            self._straggler(attempt, task)
+            return
+        if task.cancelled():
+            outcome = self._stopped(attempt, clean=True)
+        elif (error := task.exception()) is not None:
+            outcome = _mistake(attempt, error)
+        elif attempt.stop_reason == "timeout":
+            outcome = self._stopped(attempt, clean=True)  # it came too late, whatever it is
+        else:
+            outcome = _storable(task.result())
+        self._settle(attempt, outcome)
+
+    def _settle(self, attempt: Attempt, outcome: Outcome | ProbeAnswer) -> None:
+        attempt.ended = True
+        self.running.discard(attempt)
+        if attempt.limit is not None:
+            attempt.limit.cancel()
+        if attempt.kill is not None:
+            attempt.kill.cancel()
+        self._count(attempt)
+        if self._observe is not None and not attempt.probe:
+            seconds = self._loop.time() - attempt.began if attempt.task is not None else 0.0
+            data = {"step": attempt.call.step.id, "kind": attempt.call.step.kind.value, "outcome": outcome, "seconds": seconds}
+            self._tell(Happening.ATTEMPT_RETURNED, attempt, data)
+        attempt.report(attempt, outcome)
+
+    def _straggler(self, attempt: Attempt, task: asyncio.Task[Any]) -> None:
+        self.stragglers.discard(attempt)
+        outcome: Any = None if task.cancelled() else task.exception() or task.result()
+        if outcome is not None and self._observe is not None:
+            self._tell(Happening.STRAGGLER_RETURNED, attempt, {"outcome": outcome})
+
+    def _stopped(self, attempt: Attempt, *, clean: bool) -> Outcome | ProbeAnswer:
+        call = attempt.call
+        if isinstance(call, StartProbe):
+            return ProbeAnswer("unavailable")
+        if attempt.stop_reason == "timeout":
+            message = f"no result within {call.timeout:g} s"
+            return Failed(Failure("Timeout", message, details=None if clean else {"stopped": False}))
+        if attempt.stop_reason is None:
+            return Failed(Failure("ToolError", "the call cancelled itself"))
+        return Stopped(clean)
+
+    # ------------------------------------------------------------ counting
+
+    def _count(self, attempt: Attempt) -> None:
+        if not attempt.counted:
+            attempt.counted = True
+            self.uncommitted += 1
+
+    def committed(self, attempt: Attempt) -> None:
+        """Its outcome is durable, or nobody's any more."""
+        if attempt.counted:
+            attempt.counted = False
+            self.uncommitted -= 1
+            if self._waiting:
+                self.admit()
+
+    def _tell(self, name: Happening, attempt: Attempt, data: dict[str, Any]) -> None:
+        if self._observe is not None:
+            self._observe(Event(name, self._clock.now(), attempt.where, attempt.call.path, attempt.call.attempt, data))
+
+
+def _mistake(attempt: Attempt, error: BaseException) -> Outcome | ProbeAnswer:
+    """An executor must not raise; if it does, the step fails and says with what."""
+    if attempt.probe:
+        return ProbeAnswer("unavailable")
+    return Failed(Failure("ToolError", _clean(f"{type(error).__name__}: {error}")))
+
+
+def _storable(outcome: object) -> Outcome | ProbeAnswer:
+    """The outcome if JSON and Postgres can hold it, else the failure that says why not."""
+    try:
+        if isinstance(outcome, Succeeded):
+            for part in (outcome.result, outcome.model, outcome.calls):
+                check(part)
+        elif isinstance(outcome, Failed):
+            check(outcome.failure.details)
+            check(outcome.calls)
+            if _UNKEEPABLE.search(outcome.failure.message):
+                raise ValueRefused("the message holds a character that cannot be kept")
+        elif isinstance(outcome, ProbeAnswer):
+            check(outcome.result)
+        else:
+            return Failed(Failure("ToolError", f"the executor answered with a {type(outcome).__name__}, not with an outcome"))
+    except ValueRefused as exc:
+        if isinstance(outcome, ProbeAnswer):
+            return ProbeAnswer("unavailable")
+        if isinstance(outcome, Failed):
+            failure = outcome.failure
+            return Failed(Failure(failure.type, _clean(failure.message), status=failure.status, not_done=failure.not_done))
+        return not_storable(f"{exc.message} (at {exc.pointer or 'the top'})")
+    return outcome
+
+
+def not_storable(reason: str) -> Failed:
+    """The outcome of a call whose result cannot be written down: it is no use to try again."""
+    return Failed(Failure("ValidationError", f"the result cannot be stored: {_clean(reason)}"))
+
+
+def _clean(text: str) -> str:
+    return _UNKEEPABLE.sub("\N{REPLACEMENT CHARACTER}", text)[:2000]

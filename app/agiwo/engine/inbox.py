@@ -1,0 +1,45 @@
+"""What stands in an instance's inbox, as reports for the machine.
+
+It checks nothing that the service has to check; an item that makes no sense is an error that names it.
+"""
+
+from __future__ import annotations
+
+from agiwo.errors import AgiwoError
+from agiwo.machine.reports import ApprovalDecided, CancelAsked, OutcomeDecided, Report
+from agiwo.ports.store import InboxItem
+
+
+class UnknownItem(AgiwoError):
+    """The inbox holds an item that this release does not know."""
+
+    code = "unknown_inbox_item"
+
+
+def to_report(item: InboxItem, at: float) -> Report:
+    """The report of one item; `at` is the time at which it is taken up.
+
+    Bodies: decision `{approval, action, by, channel, comment?, values?, edited?: [value]}`, cancel `{by, reason?}`, outcome
+    `{path, by, done, result?, reason?}`. Raises UnknownItem for any other kind, or if a part is missing.
+    """
+    body = item.body
+    try:
+        if item.kind == "decision":
+            edited = body.get("edited")
+            return ApprovalDecided(
+                at=at,
+                approval=body["approval"],
+                action=body["action"],
+                by=body["by"],
+                channel=body["channel"],
+                comment=body.get("comment"),
+                values=body.get("values"),
+                edited=None if edited is None else (edited[0],),
+            )
+        if item.kind == "cancel":
+            return CancelAsked(at=at, by=body["by"], reason=body.get("reason"))
+        if item.kind == "outcome":
+            return OutcomeDecided(at, body["path"], body["by"], body["done"], body.get("result"), body.get("reason"))
+    except (KeyError, IndexError, TypeError) as exc:
+        raise UnknownItem(f"the inbox item {item.id} of kind {item.kind} is incomplete: {exc!r}") from exc
+    raise UnknownItem(f"the inbox item {item.id} is of the unknown kind {item.kind!r}")
