@@ -134,4 +134,3 @@ class Say:
         if statement is None:
             statement = self._prepared[name] = await self._connection.prepare(STATEMENTS[name].text)
         return await statement.fetch(*values)
-

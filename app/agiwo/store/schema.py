@@ -334,7 +334,7 @@ audit = Table(
     _text("actor"),
     _text("action"),
     _text("object"),
-    Column("data", JSON, nullable=True),
+    Column("data", JSON(none_as_null=True), nullable=True),
     PrimaryKeyConstraint("tenant", "id"),
     Index("audit_object", "tenant", "object", text("id DESC")),
 )
