@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes the virtual environment and installs one locked set of packages and this checkout into it.
-# Usage: scripts/setup.sh FOLDER SET, where requirements/SET.txt is the lock. Needs Python 3.11 or later and nothing else.
+# Makes a virtual environment and installs one locked set of packages, and this checkout, into it.
+# Usage: scripts/setup.sh FOLDER SET, where requirements/SET.txt is the lock. Needs Python 3.11 or later and nothing else; what
+# Debian leaves out of Python it fetches for itself, without a change to the system and without rights.
 set -eu
 cd "$(dirname "$0")/.."
 venv=$1
@@ -8,44 +9,54 @@ set_name=$2
 
 say() { printf '%s\n' "$*" >&2; }
 
-is_new_enough() { "$1" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+candidates=${PYTHON:-python3.13 python3.12 python3.11 python3 python3.14}
 
-# Debian ships Python without the part that fills a virtual environment.
-can_make_venvs() { "$1" -I -c 'import venv, ensurepip' >/dev/null 2>&1; }
-
+# With the argument "ensurepip": a Python that can fill a virtual environment by itself.
 find_python() {
-    for candidate in ${PYTHON:-python3.13 python3.12 python3.11 python3 python3.14}; do
-        is_new_enough "$candidate" || continue
-        can_make_venvs "$candidate" && { python=$candidate; return 0; }
-        incomplete=${incomplete:-$candidate}
+    for candidate in $candidates; do
+        if "$candidate" -I -c "import sys, venv, $1; sys.exit(sys.version_info < (3, 11))" >/dev/null 2>&1; then
+            python=$candidate
+            return 0
+        fi
     done
     return 1
 }
 
-install_venv_module() {
-    package=$("$incomplete" -I -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-        say "$incomplete has no venv module. On Debian and Ubuntu an administrator adds it with: apt-get install $package"
-        exit 1
-    fi
-    say "$incomplete has no venv module; installing $package"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2
+# Debian and Ubuntu ship pip apart from Python: its package is fetched and unpacked, not installed.
+fetch_pip() {
+    package=python3-pip-whl
+    command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
+    mkdir -p .cache/pip/lists/partial .cache/pip/archives/partial
+    here=$PWD/.cache/pip
+    own_lists="-o Dir::State::lists=$here/lists -o Dir::Cache=$here -o APT::Sandbox::User=$(id -un)"
+    (
+        cd "$here"
+        rm -f ./*.deb
+        # shellcheck disable=SC2086  # several options on purpose
+        apt-get -qq download $package >/dev/null 2>&1 || { apt-get -qq $own_lists update && apt-get -qq $own_lists download $package; } >&2
+        dpkg-deb -x ./*.deb .
+    ) || return 1
+    pip_wheel=$(find "$here/usr" -name 'pip-*.whl' | head -n 1)
+    [ -n "$pip_wheel" ]
 }
 
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-    python='' incomplete=''
-    if ! find_python && [ -n "$incomplete" ]; then
-        install_venv_module
-        find_python || true
-    fi
-    if [ -z "$python" ]; then
-        say "Agiwo needs Python 3.11 or later; looked for: ${PYTHON:-python3.13 python3.12 python3.11 python3 python3.14}."
-        say "Install one, or name it: make PYTHON=/path/to/python3 …"
+    if find_python ensurepip; then
+        say "Making $venv with $("$python" -V)"
+        "$python" -m venv --clear "$venv"
+    elif find_python sys; then
+        say "Making $venv with $("$python" -V), whose venv module is incomplete; fetching pip for it"
+        fetch_pip || {
+            say "That failed. An administrator adds it with: apt-get install python3-venv"
+            exit 1
+        }
+        "$python" -m venv --clear --without-pip "$venv"
+        "$venv/bin/python" "$pip_wheel/pip" install -qq --no-index --disable-pip-version-check "$pip_wheel"
+    else
+        say "Agiwo needs Python 3.11 or later and found none by the names: $candidates."
+        say "Install it, or name it: make … PYTHON=/path/to/python3"
         exit 1
     fi
-    say "Making $venv with $("$python" -V)"
-    "$python" -m venv --clear "$venv"
 fi
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
