@@ -22,12 +22,12 @@ RUN apt-get update \
     && useradd --system --uid 10001 --home-dir /var/lib/agiwo --create-home --shell /usr/sbin/nologin agiwo
 COPY --from=build /opt/agiwo /opt/agiwo
 COPY workflows /srv/agiwo/workflows
-ENV PATH=/opt/agiwo/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/agiwo/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 AGIWO_WORKFLOWS_DIR=/srv/agiwo/workflows
 WORKDIR /srv/agiwo
 USER 10001
-EXPOSE 8000
+EXPOSE 8700
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=2).close()"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8700/healthz', timeout=2).close()"]
 ENTRYPOINT ["agiwo"]
-CMD ["serve", "--host", "0.0.0.0", "--port", "8000"]
+CMD ["serve", "--host", "0.0.0.0"]
