@@ -46,7 +46,10 @@ async def call_tool(tool: Tool, arguments: Mapping[str, Any], ctx: ToolContext, 
             raise
         raise StepError(f"{tool.name} cancelled itself") from None
     except (Exception, SystemExit) as exc:
-        raise step_error(exc) from exc
+        error = step_error(exc)
+        if error is exc:
+            raise
+        raise error from exc
     return _kept(tool, result)
 
 
@@ -83,14 +86,15 @@ def step_error(exc: BaseException) -> StepError:
     if isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         return step_error(exc.exceptions[0])
     found = exc if isinstance(exc, StepError) else network_failure(exc) or _of_builtin(exc)
-    return StepError(
+    clean = StepError(
         _clean(found.message),
-        type=_clean(found.type) or "ToolError",
+        type=_clean(str(found.type)) or "ToolError",
         status=found.status if isinstance(found.status, int) else None,
         not_done=found.not_done is True,
         retry_after=_seconds(found.retry_after),
         details=_details(found.data),
     )
+    return found if clean.failure() == found.failure() else clean
 
 
 def _of_builtin(exc: BaseException) -> StepError:
