@@ -32,9 +32,10 @@ class Absent:
         text = f"`{self.what}` is not there"
         if self.why:
             text += f": {self.why}"
-        if self.known:
+        known = [name[:80] for name in self.known[:_SHOWN]]
+        if known:
             holder = self.what.rpartition(".")[0]
-            text += f"; {'`' + holder + '` has' if holder else 'there is'}: {', '.join(self.known[:_SHOWN])}"
+            text += f"; {'`' + holder + '` has' if holder else 'there is'}: {', '.join(known)}"
             if len(self.known) > _SHOWN:
                 text += ", …"
             near = nearest(self.what.rpartition(".")[2], self.known)

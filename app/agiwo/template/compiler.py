@@ -14,7 +14,7 @@ from jinja2 import nodes
 from agiwo.errors import TemplateError
 from agiwo.template import operators as op
 from agiwo.template.absent import Absent, Scope, described, nearest, path_text, step_into
-from agiwo.template.filters import FILTERS, FUNCTIONS, TESTS, Entry
+from agiwo.template.filters import FILTERS, FUNCTIONS, TESTS
 from agiwo.template.marks import Marked, SecretName
 from agiwo.template.meter import Meter
 from agiwo.template.reads import ROOTS, constant_path, targets
@@ -144,36 +144,18 @@ class Compiler:
         return run
 
     def _for(self, node: nodes.For) -> Exec:
-        if node.recursive:
-            self.complain("a recursive loop is not allowed", node)
-        if self._loops == MAX_LOOPS:
-            self.complain(f"loops are nested deeper than {MAX_LOOPS}", node)
+        if node.recursive or self._loops == MAX_LOOPS:
+            self.complain("a recursive loop is not allowed" if node.recursive else f"loops are nested deeper than {MAX_LOOPS}", node)
             return _never
         self._loops += 1
-        items, bind = self.strict(node.iter), self._binder(node.target)
-        test = self.strict(node.test) if node.test is not None else None
+        bind = self._binder(node.target)
+        # Work inside that counts nothing itself must not be free: a long body costs more a round.
+        cost = 1 + sum(1 for part in (*node.body, node.test) if part is not None for _ in part.find_all(nodes.Node)) // 10
+        chosen = self._chosen(node, bind, cost)
         body = self.body(node.body)
         self._loops -= 1
         otherwise = self.body(node.else_)
-        # Work inside that counts nothing itself must not be free: a long body costs more a round.
-        cost = 1 + sum(1 for part in (*node.body, node.test) if part is not None for _ in part.find_all(nodes.Node)) // 10
         shows_loop = any(name.name == "loop" for part in node.body for name in part.find_all(nodes.Name))
-
-        def chosen(frame: Frame, outer: dict[str, object]) -> list[Any]:
-            elements = items(frame)
-            if not isinstance(elements, list | tuple | dict | str):
-                raise TemplateError(f"`for` needs a list, found {described(elements)}")
-            frame.meter.walk(len(elements))
-            if test is None:
-                return list(elements)
-            rounds = []
-            for element in elements:
-                frame.meter.walk(cost)
-                frame.locals = dict(outer)
-                bind(frame, element)
-                if test(frame):
-                    rounds.append(element)
-            return rounds
 
         def run(frame: Frame) -> None:
             outer = frame.locals
@@ -188,6 +170,29 @@ class Compiler:
             frame.locals = outer
             if not rounds:
                 otherwise(frame)
+
+        return run
+
+    def _chosen(self, node: nodes.For, bind: Callable[[Frame, Any], None], cost: int) -> Callable[[Frame, dict[str, object]], list[Any]]:
+        """The elements that a loop goes over: all of its list, or those for which its `if` holds."""
+        items = self.strict(node.iter)
+        test = self.strict(node.test) if node.test is not None else None
+
+        def run(frame: Frame, outer: dict[str, object]) -> list[Any]:
+            elements = items(frame)
+            if not isinstance(elements, list | tuple | dict | str):
+                raise TemplateError(f"`for` needs a list, found {described(elements)}")
+            frame.meter.walk(len(elements))
+            if test is None:
+                return list(elements)
+            rounds = []
+            for element in elements:
+                frame.meter.walk(cost)
+                frame.locals = dict(outer)
+                bind(frame, element)
+                if test(frame):
+                    rounds.append(element)
+            return rounds
 
         return run
 
@@ -413,7 +418,8 @@ class Compiler:
             self.complain(f"the {kind} `{name}`: {problem}", node)
             return _never
         if name in ("default", "d"):
-            return self._default(subject, [*args, *(names[n] for n in ("default_value", "boolean") if n in names)])
+            fallback, boolean = [*args, None, None][:2]
+            return self._default(subject, fallback or names.get("default_value"), boolean or names.get("boolean"))
         value = self.loose(subject) if name in ("defined", "undefined") else self.strict(subject)
         run = html_table if name == "table" and self.use == "html" else entry.run
         return _invocation(run, value, [self.strict(arg) for arg in args], {key: self.strict(arg) for key, arg in names.items()}, name)
@@ -445,10 +451,10 @@ class Compiler:
             return f"there is no {kind} `{inner.value}`{f' (did you mean `{near}`?)' if near else ''}"
         return table[inner.value].accepts(len(args) - index - 1, ())
 
-    def _default(self, subject: nodes.Node, args: Sequence[nodes.Node]) -> Eval:
+    def _default(self, subject: nodes.Node, fallback: nodes.Node | None, boolean: nodes.Node | None) -> Eval:
         value = self.loose(subject)
-        other = self.loose(args[0]) if args else (lambda frame: "")
-        empty_too = self.strict(args[1]) if len(args) > 1 else None
+        other = self.loose(fallback) if fallback is not None else (lambda frame: "")
+        empty_too = self.strict(boolean) if boolean is not None else None
 
         def run(frame: Frame) -> object:
             found = value(frame)
@@ -503,4 +509,3 @@ def _invocation(run: Callable[..., Any], value: Eval, args: list[Eval], names: d
     return call
 
 
-__all__ = ["MAX_LOOPS", "Compiler", "Entry", "Eval", "Exec", "Frame", "constant_reader"]

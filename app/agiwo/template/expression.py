@@ -17,7 +17,7 @@ from agiwo.template.compiler import Compiler, Eval, Exec, Frame, constant_reader
 from agiwo.template.marks import SecretName
 from agiwo.template.meter import Meter
 from agiwo.template.parse import Broken, Parsed, parse_expression, parse_template
-from agiwo.template.reads import Read, Reader, constant_path
+from agiwo.template.reads import Place, Read, Reader, constant_path
 from agiwo.template.sinks import NoSink, Sink, SqlSink, TextSink
 from agiwo.template.sql import SqlCheck, colon_names
 from agiwo.values import JSON, shown
@@ -68,7 +68,7 @@ class _Complaints:
         if message not in self._seen:
             self._seen.add(message)
             span = self.span_of(node)
-            self.add(message, span[0] if span else _line_start(self._source, node.lineno))
+            self.add(message, span[0] if span else _line_start(self._source, node.lineno or 1))
 
     def add(self, message: str, offset: int) -> None:
         self.errors.append(located_error(message, self._source, offset=offset, place=self._place, at=self._at))
@@ -91,11 +91,13 @@ class Expression:
     """One typed expression.
 
     `conjuncts` are the parts that `and` joins at its top, each in one written form, so that two conditions can be compared.
+    `path` is the root and path that the expression is, if it is nothing but one path.
     """
 
     source: str
     reads: tuple[Read, ...]
     conjuncts: tuple[str, ...]
+    path: Place | None
     place: str = ""
     _run: Eval = field(default=lambda frame: None, repr=False, compare=False)
     _handed: bool = field(default=False, repr=False)
@@ -144,7 +146,7 @@ def compile_expression(source: str, *, place: str = "", names: Collection[str] =
     run = Compiler(complaints).loose(tree)
     complaints.settle()
     conjuncts = tuple(dict.fromkeys(repr(part) for part in _conjuncts(tree)))
-    return Expression(source, reader.reads, conjuncts, place, run, _hands_on(tree))
+    return Expression(source, reader.reads, conjuncts, constant_path(tree), place, run, _hands_on(tree))
 
 
 def _conjuncts(node: nodes.Node) -> list[nodes.Node]:
@@ -171,13 +173,17 @@ def _hands_on(node: nodes.Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TextTemplate:
-    """One string with templates in it, for one use; renders to a value, the slots of its secrets below it."""
+    """One string with templates in it; renders to a value and the slots of its secrets below it.
+
+    `at` is its pointer in the tree, `path` the root and path that it is, if it is exactly one `{{ path }}`.
+    """
 
     source: str
     reads: tuple[Read, ...]
     secrets: frozenset[str]
     place: str
     at: str
+    path: Place | None
     _render: Callable[[Frame], tuple[JSON, Slots]] = field(repr=False)
 
     def render(self, scope: Scope, meter: Meter, lenient: bool) -> tuple[JSON, Slots]:
@@ -211,7 +217,8 @@ def compile_text(source: str, use: str, place: str, at: str, allow_secrets: bool
     else:
         render = _text(compiler.body(parsed.body), use if use in ("html", "url") else "")
     complaints.settle()
-    return TextTemplate(source, reader.reads, frozenset(compiler.secrets), place, at, render)
+    path = constant_path(single) if single is not None else None
+    return TextTemplate(source, reader.reads, frozenset(compiler.secrets), place, at, path, render)
 
 
 def _single(tree: nodes.Expr, source: str, compiler: Compiler, *, one_argument: bool) -> Callable[[Frame], tuple[JSON, Slots]]:

@@ -94,7 +94,7 @@ def _keys(meter: Meter, items: list[Any], attribute: object, folded: bool, name:
             key = key.lower() if folded else key
         elif not op.is_number(key) and type(key) is not bool:
             raise TemplateError(f"`{name}` orders numbers or texts, found {described(key)} at index {index}")
-        if out and isinstance(key, str) is not isinstance(out[0], str):
+        if out and (isinstance(key, str), type(key) is bool) != (isinstance(out[0], str), type(out[0]) is bool):
             raise TemplateError(f"`{name}` cannot order {described(out[0])} against {described(key)} (index {index})")
         out.append(key)
     # Each comparison of long texts walks them; short ones cost no more than their element.
@@ -146,10 +146,10 @@ def _trim(meter: Meter, value: object, chars: object = None) -> str:
 def _replace(meter: Meter, value: object, old: object, new: object, count: object = None) -> str:
     source = _text(meter, value, "replace")
     before, after = op.text(old, "what `replace` looks for"), op.text(new, "what `replace` puts in")
-    most = -1 if count is None else op.whole(count, "the count of `replace`")
+    most = -1 if count is None else min(op.whole(count, "the count of `replace`"), len(source) + 1)
     found = source.count(before) if most < 0 else min(source.count(before), most)
     meter.walk(len(before) + max(0, len(source) + found * (len(after) - len(before))))
-    return source.replace(before, after, most)
+    return source.replace(before, after, max(most, -1))
 
 
 def _split(meter: Meter, value: object, separator: object = None, most: object = -1) -> list[str]:
@@ -158,7 +158,7 @@ def _split(meter: Meter, value: object, separator: object = None, most: object =
     cut = None if separator is None else op.text(separator, "the separator of `split`")
     if cut == "":
         raise TemplateError("the separator of `split` is empty")
-    out = source.split(cut, op.whole(most, "the limit of `split`"))
+    out = source.split(cut, max(-1, min(op.whole(most, "the limit of `split`"), len(source))))
     meter.walk(len(out))
     return out
 
@@ -326,7 +326,7 @@ def _int(meter: Meter, value: object, default: object = _UNSET) -> object:
     if type(value) is int:
         return value
     if type(value) is float:
-        return math.trunc(value)
+        return op.checked(math.trunc(value))
     if isinstance(value, str):
         meter.walk(1 + len(value))
         source = value.strip()
@@ -367,12 +367,12 @@ def _round(meter: Meter, value: object, precision: object = 0, method: object = 
     digits = op.whole(precision, "the precision of `round`")
     if not -100 <= digits <= 100:
         raise TemplateError(f"the precision of `round` is at most 100, found {digits}")
-    if method == "common":
-        return op.checked(round(number, digits))
-    if method not in ("ceil", "floor"):
+    if method not in ("common", "ceil", "floor"):
         raise TemplateError("the method of `round` is 'common', 'ceil' or 'floor'")
     turn = math.ceil if method == "ceil" else math.floor
     try:
+        if method == "common":
+            return op.checked(round(number, digits))
         return op.checked(turn(number * 10.0**digits) / 10.0**digits)
     except OverflowError:
         raise TemplateError("the result is no number that JSON can hold") from None
@@ -485,7 +485,7 @@ FILTERS: Mapping[str, Entry] = {
     "count": Entry("how many elements, keys or characters", _length),
     "d": Entry("short for `default`", _default),
     "date": Entry("an ISO 8601 text by a format (%Y %m %d %H %M %S %B %b %A %a %j %V %G %z)", _date),
-    "default": Entry("the value, or the argument if it is not there; with `true` behind it also if it is empty, 0, false or null", _default),
+    "default": Entry("the value, or the argument if it is not there; with `true` behind that also if it is empty, 0 or null", _default),
     "dictsort": Entry("the object's [key, value] pairs in order (`by='value'`, `reverse=true`)", _dictsort),
     "first": Entry("the first element; of an empty list it is not there", _first),
     "float": Entry("a number, or text that is one, as a number with a fraction; other text is an error unless `float(default)`", _float),

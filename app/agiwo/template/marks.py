@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agiwo.errors import TemplateError
-from agiwo.values import JSON, encode, pointer
+from agiwo.values import JSON, encode
 
 HIDDEN = "***"
 FORMS: Mapping[str, Callable[[str], str]] = {
@@ -130,8 +130,3 @@ def _mask(value: JSON, needles: Sequence[str]) -> JSON:
     if value is None or isinstance(value, bool):
         return value
     return HIDDEN if encode(value) in needles else value
-
-
-def slot_at(at: tuple[str | int, ...], parts: tuple[str | SecretName, ...]) -> SecretSlot:
-    """A slot at that place of the rendered value."""
-    return SecretSlot(pointer(*at), parts)

@@ -33,7 +33,8 @@ class Meter:
 
     def wrote(self, text: str) -> None:
         """Count text that goes into the result. Raises TemplateError over the size."""
-        self.result -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        # Characters first: a text that is too long anyway is not encoded only to be measured.
+        self.result -= len(text) if text.isascii() or len(text) > self.result else len(text.encode())
         if self.result < 0:
             raise TemplateError(f"the template's result is larger than {MAX_RESULT:,} bytes")
 

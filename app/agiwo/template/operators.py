@@ -88,7 +88,8 @@ def multiply(meter: Meter, left: object, right: object) -> object:
         left, right = right, left
     if isinstance(left, str | list | tuple) and type(right) is int:
         meter.walk(len(left) * max(right, 0))
-        return left * right if isinstance(left, str) else list(left) * right
+        times = right if left else 0
+        return left * times if isinstance(left, str) else list(left) * times
     a, b = _numbers(left, right, "*")
     return checked(a * b)
 

@@ -107,7 +107,7 @@ def _broken(text: str, exc: Exception) -> Broken:
         offset = sum(len(line) + 1 for line in lines[: exc.lineno - 1])
         return Broken(_plain(exc.message or "syntax error"), min(offset, len(text)))
     if isinstance(exc, RecursionError):
-        return Broken(f"the template is nested deeper than {MAX_NESTING}")
+        return Broken("the template is nested too deep")
     return Broken("a number in the template is too long")
 
 
@@ -115,8 +115,9 @@ def _plain(message: str) -> str:
     if message == "chunk after expression":
         return "something stands behind the end of the expression"
     if message.startswith("Encountered unknown tag"):
-        return message.split(".", 1)[0] + "; only if, for, set and raw are statements"
-    return message[0].lower() + message[1:].rstrip(".")
+        return "e" + message[1:].split(".", 1)[0] + "; only if, for, set and raw are statements"
+    hint = "; to write these signs as text, put it between {% raw %} and {% endraw %}" if "end of" in message.lower() else ""
+    return message[0].lower() + message[1:].rstrip(".") + hint
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:

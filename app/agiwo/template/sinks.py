@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from agiwo.errors import TemplateError
 from agiwo.template import operators as op
-from agiwo.template.marks import HIDDEN, Marked, SecretName
+from agiwo.template.marks import Marked, SecretName
 from agiwo.template.meter import Meter
 from agiwo.template.tables import Html
 from agiwo.values import JSON
@@ -123,6 +123,3 @@ class NoSink:
 
     def insert(self, value: object) -> None:
         raise TemplateError("an expression writes no text")
-
-
-__all__ = ["HIDDEN", "NoSink", "Parts", "Sink", "SqlSink", "TextSink"]

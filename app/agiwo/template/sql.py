@@ -106,7 +106,7 @@ class SqlCheck:
 
     def _shown(self, node: nodes.Node | None, at: nodes.Node) -> str:
         span = self._span_of(node) if node is not None else None
-        return f"`{self._source[span[0] : span[1]]}`: " if span else f"`{self._line(at.lineno)}`: "
+        return f"`{self._source[span[0] : span[1]]}`: " if span else f"`{self._line(at.lineno or 1)}`: "
 
     def _line(self, number: int) -> str:
         lines = self._source.split("\n")

@@ -42,12 +42,16 @@ Builder = Callable[[_Run], JSON]
 
 @dataclass(frozen=True, slots=True)
 class ValueTemplate:
-    """A compiled tree; `constant` if it holds no template, so that it always renders to the same value."""
+    """A compiled tree; `constant` if it holds no template, so that it always renders to the same value.
+
+    `texts` are its strings with templates one by one, each with its own reads and its pointer `at`.
+    """
 
     source: JSON
     reads: tuple[Read, ...]
     constant: bool
     secrets: frozenset[str]
+    texts: tuple[TextTemplate, ...]
     _build: Builder = field(repr=False, compare=False)
 
     def render(self, scope: Scope, *, open_as_null: bool = False) -> Rendered:
@@ -89,7 +93,7 @@ def compile_value(
     reads = tuple(dict.fromkeys(read for text in compiling.texts for read in text.reads))
     secrets = frozenset[str]().union(*(text.secrets for text in compiling.texts))
     constant = not compiling.texts
-    return ValueTemplate(source, reads, constant, secrets, build or (lambda run: source))
+    return ValueTemplate(source, reads, constant, secrets, tuple(compiling.texts), build or (lambda run: source))
 
 
 class _Compiling:
@@ -109,6 +113,9 @@ class _Compiling:
             return self._text(source, at, use)
         if use == "sql" or (use == "command" and len(at) == 1 and not isinstance(source, list | tuple)):
             self.refuse(f"{'SQL is a text' if use == 'sql' else 'a command is a list of arguments'}, found {described(source)}", source, at)
+            return None
+        if use == "command" and len(at) > 1 and (source is None or isinstance(source, dict | list | tuple)):
+            self.refuse(f"an argument of a command is one text or number, found {described(source)}", source, at)
             return None
         if isinstance(source, dict):
             return self.members(source, at, dict.fromkeys(source, use))
