@@ -6,7 +6,8 @@ It takes no proxy or credential from the environment, follows no redirect, and m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +65,22 @@ class HttpCalls:
                 return Answer(response.status_code, dict(response.headers), await _bounded(response, max_body))
         except TimeoutError:
             raise StepError(f"no complete answer within {within:g} s", type="Timeout") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+            raise network_failure(exc) or StepError(f"the call could not be made: {type(exc).__name__}") from None
+
+    @asynccontextmanager
+    async def listen(
+        self, url: str, *, quiet: float, headers: Mapping[str, str] | None = None, max_body: int = MAX_BODY
+    ) -> AsyncIterator[tuple[Answer, AsyncIterator[str]]]:
+        """GET an answer that goes on: its head, and its lines as they come; with a status of 400 and above the head has the body.
+
+        Raises StepError as `call` does; `quiet` is how many seconds may pass without a sign of the other side.
+        """
+        try:
+            timeout = httpx.Timeout(quiet, connect=min(quiet, 10.0))
+            async with self._client.stream("GET", url, headers=dict(headers or {}), timeout=timeout) as response:
+                body = await _bounded(response, max_body) if response.status_code >= 400 else b""
+                yield Answer(response.status_code, dict(response.headers), body), response.aiter_lines()
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
             raise network_failure(exc) or StepError(f"the call could not be made: {type(exc).__name__}") from None
 

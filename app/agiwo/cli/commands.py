@@ -1,0 +1,199 @@
+"""The commands with their options, and nothing else: what a command does is loaded when it is called.
+
+So `agiwo --help` and the short commands start at once; a command's own file may import what it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agiwo.cli.screen import FAILED, CommandEnds, give, tell
+
+app = typer.Typer(
+    name="agiwo",
+    help="Durable workflows whose steps call tools, models and people.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+db = typer.Typer(help="The database of the service.", no_args_is_help=True)
+app.add_typer(db, name="db")
+
+Server = Annotated[str, typer.Option("--server", envvar="AGIWO_SERVER", help="Where the service is.", show_default=True)]
+Key = Annotated[str | None, typer.Option("--api-key", envvar="AGIWO_API_KEY", help="The API key.", show_envvar=True)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Config = Annotated[Path | None, typer.Option("--config", envvar="AGIWO_CONFIG", help="YAML file with connections, model profiles, keys.")]
+ToolModules = Annotated[list[str] | None, typer.Option("--tools", help="Python module whose tools to register; may be repeated.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database [default: .agiwo].")]
+Comment = Annotated[str | None, typer.Option("--comment", help="What to tell those who come after.")]
+Digest = Annotated[str | None, typer.Option("--digest", help="Decide only if the matter is still this one.")]
+DEFAULT_SERVER = "http://127.0.0.1:8700"
+
+
+def main() -> None:
+    """Run the command line and exit with its status; no stack trace ever reaches the terminal unless AGIWO_TRACEBACK is set."""
+    as_json = "--json" in sys.argv
+    try:
+        app()
+    except CommandEnds as exc:
+        _report(exc, as_json)
+        status = exc.status
+    except KeyboardInterrupt:
+        status = 130
+    except BrokenPipeError:
+        # Whoever read our output has enough; what Python flushes at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 141
+    except Exception as exc:
+        if os.environ.get("AGIWO_TRACEBACK"):
+            raise
+        tell(f"agiwo: {type(exc).__name__}: {exc} (set AGIWO_TRACEBACK=1 to see where)")
+        status = FAILED
+    else:
+        return
+    sys.exit(status)
+
+
+def _report(exc: CommandEnds, as_json: bool) -> None:
+    if exc.message:
+        if as_json:
+            give(exc.document if exc.document is not None else {"error": exc.message})
+        else:
+            tell(exc.message)
+
+
+def _call(module: str, name: str, *args: Any, **options: Any) -> None:
+    done = getattr(importlib.import_module(f"agiwo.cli.{module}"), name)(*args, **options)
+    if inspect.iscoroutine(done):
+        asyncio.run(done)
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on [default: 127.0.0.1].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on [default: 8700].")] = None,
+    embedded: Annotated[bool, typer.Option("--embedded", help="Run a Postgres of its own in the data folder.")] = False,
+    data_dir: DataDir = None,
+    workflows: Annotated[Path | None, typer.Option("--workflows", help="Folder of definitions to publish at start.")] = None,
+    config: Config = None,
+    tools: ToolModules = None,
+    insecure_no_auth: Annotated[
+        bool, typer.Option("--insecure-no-auth", help="Listen beyond loopback though anybody there may then do anything.")
+    ] = False,
+) -> None:
+    """Run the service: API, pages and engine in one process. Needs AGIWO_DATABASE_URL or --embedded."""
+    _call(
+        "serving", "serve", config=config, embedded=embedded, insecure_no_auth=insecure_no_auth, host=host, port=port, data_dir=data_dir,
+        workflows_dir=workflows, tools=tuple(tools) if tools else None,
+    )  # fmt: skip
+
+
+@app.command()
+def demo(
+    yes: Annotated[bool, typer.Option("--yes", help="Decide the approval through the API, check everything, and end.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed of the sales table [default: a new one, printed].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the service [default: a free one].")] = None,
+    data_dir: DataDir = None,
+    workflows: Annotated[Path | None, typer.Option("--workflows", help="Folder of definitions [default: workflows].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the weekly report end to end on this machine: database, mail server, model, approval, mail."""
+    _call("demo", "demo", yes=yes, seed=seed, port=port, data_dir=data_dir, workflows=workflows, as_json=as_json)
+
+
+@app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")], tools: ToolModules = None, as_json: Json = False
+) -> None:
+    """Check definitions without a service: every mistake with file, line and column."""
+    _call("offline", "validate", files, tuple(tools or ()), as_json)
+
+
+@app.command()
+def publish(
+    files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")],
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Publish definitions; the same content again changes nothing."""
+    _call("online", "publish", server, key, files, as_json)
+
+
+@app.command()
+def trigger(
+    workflow: Annotated[str, typer.Argument(help="Id of the workflow.")],
+    input: Annotated[str | None, typer.Option("--input", "-i", help="JSON, @FILE or @- for standard input.")] = None,
+    version: Annotated[str | None, typer.Option(help="Version [default: the one that is marked, else the highest].")] = None,
+    idempotency: Annotated[str | None, typer.Option("--key", help="Idempotency key: a repetition starts nothing.")] = None,
+    wait: Annotated[float | None, typer.Option("--wait", help="Seconds to wait for the end, or for a question to people.")] = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Start an instance of a workflow."""
+    _call("online", "trigger", server, key, workflow, input, version, idempotency, wait, as_json)
+
+
+@app.command()
+def show(
+    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Show an instance with its steps and what it waits for."""
+    _call("online", "show", server, key, instance, as_json)
+
+
+@app.command()
+def watch(
+    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Follow an instance live until it ends; a line for each event."""
+    _call("online", "watch", server, key, instance, as_json)
+
+
+@app.command()
+def approve(
+    id: Annotated[str, typer.Argument(help="Id of the approval, or of an instance that waits for one.")],
+    comment: Comment = None,
+    digest: Digest = None,
+    output: Annotated[str | None, typer.Option("--output", help="The changed output: JSON, @FILE or @-.")] = None,
+    values: Annotated[str | None, typer.Option("--values", help="The form's values: JSON, @FILE or @-.")] = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Approve what an instance waits for."""
+    _call("online", "decide", server, key, "approve", id, comment, digest, output, values, as_json)
+
+
+@app.command()
+def reject(
+    id: Annotated[str, typer.Argument(help="Id of the approval, or of an instance that waits for one.")],
+    comment: Comment = None,
+    digest: Digest = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Reject what an instance waits for."""
+    _call("online", "decide", server, key, "reject", id, comment, digest, None, None, as_json)
+
+
+@db.command()
+def upgrade(config: Config = None, as_json: Json = False) -> None:
+    """Bring the database at AGIWO_DATABASE_URL to this release's schema; serve does so by itself."""
+    _call("offline", "upgrade", config, as_json)
