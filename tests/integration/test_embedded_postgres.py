@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 
 from agiwo.store.embedded import EmbeddedPostgres
-from agiwo.store.pgbinaries import EmbeddedPostgresError, find_binaries, server_account
+from agiwo.store.pgbinaries import EmbeddedPostgresError, find_binaries, server_account, usable_place
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes accounts, so it needs root")
 
@@ -223,12 +223,28 @@ async def test_root_keeps_the_data_where_the_servers_account_can_reach_it_and_ch
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     lines: list[str] = []
-    with EmbeddedPostgres(closed / "db", throwaway=True, report=lines.append) as server:
-        assert await add_row(server.url) == 1
-        place = Path(lines[0].split("the database lies in ")[1])
-        assert (place / "data").stat().st_uid != 0
+    server = EmbeddedPostgres(closed / "db", throwaway=True, report=lines.append)
+    assert await add_row(server.start()) == 1
+    server.stop()
+    assert await add_row(server.start()) == 2
+    server.stop()
     assert closed.stat().st_mode & 0o777 == 0o700
+    place = Path(lines[0].split("the database lies in ")[1])
+    assert lines == [lines[0]] * 2 and (place / "data").stat().st_uid != 0
+    shutil.rmtree(closed / "db")
+    assert await add_row(server.start()) == 1, "a folder made anew starts anew"
+    server.stop()
     shutil.rmtree(place)
+    shutil.rmtree((closed / "db" / "elsewhere").read_text().strip())
+
+
+@needs_root
+def test_root_does_not_follow_a_folders_word_to_any_other_place(folder: Path) -> None:
+    other = folder / "other"
+    other.mkdir(mode=0o700)
+    (folder / "elsewhere").write_text(f"{other}\n")
+    assert usable_place(folder, server_account(None, folder)) == folder
+    assert other.stat().st_mode & 0o777 == 0o700
 
 
 @needs_root

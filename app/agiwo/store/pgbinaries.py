@@ -10,6 +10,7 @@ import hashlib
 import os
 import pwd
 import re
+import secrets
 import shutil
 import stat
 import subprocess
@@ -28,6 +29,9 @@ LONGEST_SOCKET_FOLDER = 80
 
 #: Where a folder goes that the server's account cannot reach, in order of preference (only root ever needs one).
 PLACES = (Path("/var/lib/agiwo"), Path("/var/tmp/agiwo"), Path("/tmp/agiwo"))
+
+#: The file in the folder that tells where its database went.
+ELSEWHERE = "elsewhere"
 
 
 class EmbeddedPostgresError(AgiwoError):
@@ -77,11 +81,11 @@ def server_account(wanted: str | None, folder: Path) -> Account | None:
 
 def _owners_of_data(folder: Path) -> Iterable[str]:
     # A user named postgres may appear on the machine after the first start; the data stays with whom it has.
-    for place in (folder, *_places_elsewhere(folder)):
-        with contextlib.suppress(OSError, KeyError):
-            owner = (place / "data").stat().st_uid
-            if owner != 0:
-                yield pwd.getpwuid(owner).pw_name
+    place = _place_elsewhere(folder) or folder
+    with contextlib.suppress(OSError, KeyError):
+        owner = (place / "data").stat().st_uid
+        if owner != 0:
+            yield pwd.getpwuid(owner).pw_name
 
 
 def find_binaries(given: Path | None) -> Path:
@@ -157,28 +161,37 @@ def _succeeds(script: str, folder: Path, account: Account | None) -> bool:
 def usable_place(folder: Path, account: Account | None) -> Path:
     """The folder itself if the server's account can use what lies in it, else a folder of its own elsewhere.
 
-    That other one is always the same for the same folder.
+    That other one is written down in the folder, so that the next start finds it, and a folder made anew starts anew.
     Raises EmbeddedPostgresError if no place can be found.
     """
-    if account is None or _holds_for(folder, account):
+    if account is None:
         return folder
-    for place in _places_elsewhere(folder):
+    known = _place_elsewhere(folder)
+    if known is None and _holds_for(folder, account):
+        return folder
+    name = secrets.token_hex(6)
+    for place in [known] if known else [parent / name for parent in PLACES]:
         try:
             own_folder(place.parent, None, 0o755)
             own_folder(place, None, 0o755)
         except (OSError, EmbeddedPostgresError):
             continue
         if _holds_for(place, account):
+            (folder / ELSEWHERE).write_text(f"{place}\n")
             return place
     raise EmbeddedPostgresError(
-        f"the server's user {account.name} can reach neither {folder} nor one of {', '.join(map(str, PLACES))}. "
+        f"the server's user {account.name} can reach neither {folder} nor {known or 'one of ' + ', '.join(map(str, PLACES))}. "
         "Choose a data folder that this user can reach."
     )
 
 
-def _places_elsewhere(folder: Path) -> list[Path]:
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    return [parent / name for parent in PLACES]
+def _place_elsewhere(folder: Path) -> Path | None:
+    try:
+        place = Path((folder / ELSEWHERE).read_text().strip())
+    except FileNotFoundError:
+        return None
+    # Others may be able to write there, and root follows: so nowhere but where it would have gone by itself.
+    return place if place.parent in PLACES and place.name not in ("", "..") else None
 
 
 def _holds_for(place: Path, account: Account) -> bool:
