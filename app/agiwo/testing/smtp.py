@@ -56,9 +56,9 @@ class Received:
 
     @property
     def text(self) -> str:
-        """The plain text of the mail."""
+        """The plain text of the mail, its line ends as Python writes them."""
         part = self.message.get_body(("plain",))
-        return "" if part is None else str(part.get_content())
+        return "" if part is None else str(part.get_content()).replace("\r\n", "\n")
 
 
 @dataclass(frozen=True, slots=True)
