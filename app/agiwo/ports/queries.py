@@ -5,7 +5,7 @@ Nothing here changes anything, and every list is a keyset page in one fixed orde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
@@ -67,42 +67,23 @@ class Approval:
     expires_at: float
     decided_by: str | None = None
     decided_at: float | None = None
-    decision: Mapping[str, Any] | None = None
+    channel: str | None = None
+    comment: str | None = None
+    answer: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class VersionRow:
-    """A published version as it is listed. `published_at` in seconds since 1970."""
-
-    workflow: str
-    version: str
-    content_hash: str
-    description: str
-    published_at: float
-    published_by: str | None
-    is_default: bool
-    deprecated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class VersionSource:
-    """A published version with the bytes as they were sent and their media type."""
-
-    row: VersionRow
-    source: bytes
-    media_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedTrigger:
+class RejectedRow:
     """A call that started nothing, and why. `at` in seconds since 1970."""
 
     id: UUID
-    workflow: str
     at: float
-    principal: str | None
+    workflow: str
+    version: str | None
+    actor: str | None
+    trace_id: str | None
     code: str
-    problem: Mapping[str, Any]
+    problems: Any
 
 
 class Queries(Protocol):
@@ -132,13 +113,7 @@ class Queries(Protocol):
         """Names of workflows that have a published version, in order, those above `after`."""
         ...
 
-    async def versions(self, tenant: str, workflow: str) -> Sequence[VersionRow]:
-        """All published versions, in no particular order."""
-        ...
-
-    async def version(self, tenant: str, workflow: str, version: str) -> VersionSource | None: ...
-
-    async def rejected(self, tenant: str, workflow: str | None, before: UUID | None, limit: int) -> list[RejectedTrigger]:
+    async def rejected(self, tenant: str, workflow: str | None, before: UUID | None, limit: int) -> list[RejectedRow]:
         """Newest first."""
         ...
 

@@ -1,0 +1,41 @@
+"""Answers of the API: JSON that can always be encoded, whatever was sent, and problems in one form.
+
+Holds no rule about what is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from agiwo.api import problems
+from agiwo.errors import AgiwoError
+from agiwo.values import encode
+
+
+class JSONAnswer(Response):
+    """A JSON body, exact for integers of any length; what UTF-8 has no place for is shown as `?`."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return encode(content).encode("utf-8", "replace")
+
+
+class ProblemAnswer(JSONAnswer):
+    """An error as problem+json."""
+
+    media_type = problems.MEDIA_TYPE
+
+
+def problem(error: AgiwoError) -> ProblemAnswer:
+    """The answer to an error that was raised on purpose."""
+    status, body, headers = problems.of(error)
+    return ProblemAnswer(body, status, headers)
+
+
+def plain_problem(status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> ProblemAnswer:
+    """The answer to a refusal that comes from the framework."""
+    return ProblemAnswer(problems.document(status, code, detail), status, headers)

@@ -1,0 +1,115 @@
+"""The HTTP application: guard, routes, and every error in one form.
+
+Reads no settings and plugs nothing in; whoever calls `create_app` gives everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from agiwo.api.answers import plain_problem, problem
+from agiwo.api.approvals import approval_routes
+from agiwo.api.documents import SCHEMAS
+from agiwo.api.guard import Guard
+from agiwo.api.instances import instance_routes
+from agiwo.api.operations import Metrics, operator_routes
+from agiwo.api.workflows import workflow_routes
+from agiwo.errors import AgiwoError, InvalidInput, Problem
+from agiwo.ports.store import StoreUnavailable
+from agiwo.service.callers import ApiKeys
+from agiwo.service.services import Services
+from agiwo.values import shown
+
+BODY_LIMIT = 10_000_000
+OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/approve/", "/console/static/")
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def create_app(
+    services: Services,
+    *,
+    keys: ApiKeys | None = None,
+    pages: Sequence[APIRouter] = (),
+    metrics: Metrics | None = None,
+    body_limit: int = BODY_LIMIT,
+    lifespan: Lifespan | None = None,
+    version: str = "0",
+) -> FastAPI:
+    """The application over these services.
+
+    `keys` are the API keys (none: everybody is the operator), `pages` routers for people (they are not in the OpenAPI document), `metrics`
+    gives the exposition and its content type, `body_limit` counts bytes, `lifespan` starts and stops what the services need.
+    """
+    app = FastAPI(
+        title="Agiwo",
+        version=version,
+        description="Runs workflows whose steps call tools, models and people. Errors are problem+json with a stable `code`.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        separate_input_output_schemas=False,
+        redirect_slashes=False,
+    )
+    for routes in (instance_routes(services), workflow_routes(services), approval_routes(services), operator_routes(services, metrics)):
+        app.include_router(routes)
+    for page in pages:
+        app.include_router(page, include_in_schema=False)
+    _answer_errors(app)
+    app.add_middleware(Guard, keys=keys or ApiKeys(), open_paths=OPEN_PATHS, body_limit=body_limit)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    app.add_exception_handler(AgiwoError, _refused)
+    app.add_exception_handler(StoreUnavailable, _store_away)
+    app.add_exception_handler(RequestValidationError, _not_fitting)
+    app.add_exception_handler(HTTPException, _framework)
+
+
+async def _refused(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, AgiwoError)
+    return problem(exc)
+
+
+async def _store_away(request: Request, exc: Exception) -> Response:
+    return plain_problem(503, "unavailable", "the storage does not answer at the moment; try again", {"retry-after": "1"})
+
+
+async def _not_fitting(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RequestValidationError)
+    problems = []
+    for error in exc.errors():
+        place, *names = error["loc"]
+        at = f"?{names[0]}" if place == "query" and names else "/".join(str(part) for part in error["loc"])
+        given = error.get("input")
+        problems.append(Problem("wrong_value", error["msg"], at, found=shown(given) if isinstance(given, str) else None))
+    return problem(InvalidInput("the parameters do not fit", code="invalid_parameters", problems=problems))
+
+
+_CODES = {404: "not_found", 405: "method_not_allowed", 400: "malformed"}
+
+
+async def _framework(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    return plain_problem(exc.status_code, _CODES.get(exc.status_code, "refused"), str(exc.detail), exc.headers)
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, openapi_version="3.1.0", description=app.description, routes=app.routes)
+        components = made.setdefault("components", {})
+        components.setdefault("schemas", {}).update(SCHEMAS)
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "an API key"}}
+        made["security"] = [{"key": []}, {}]
+        app.openapi_schema = made
+    return app.openapi_schema

@@ -1,0 +1,333 @@
+"""The parts of the OpenAPI document that many routes share: schemas of answers, problems by status, examples.
+
+Describes; it checks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from agiwo.api import problems
+from agiwo.machine.state import InstanceStatus, Phase, StepStatus
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+_TIME: Schema = {"type": "string", "format": "date-time"}
+_MAYBE_TIME: Schema = {"type": ["string", "null"], "format": "date-time"}
+_ID: Schema = {"type": "string", "format": "uuid"}
+_ANY: Schema = {"description": "any JSON value"}
+_OBJECT: Schema = {"type": "object", "additionalProperties": True}
+_LINKS: Schema = {"type": "object", "additionalProperties": _TEXT}
+_LABELS: Schema = {"type": "object", "additionalProperties": _TEXT}
+_ACTIONS: Schema = {
+    "type": "array",
+    "description": "the calls that change this and are allowed now",
+    "items": {
+        "type": "object",
+        "required": ["name", "method", "href"],
+        "properties": {"name": _TEXT, "method": {"const": "POST"}, "href": _TEXT, "path": _TEXT},
+    },
+}
+
+
+def _object(properties: Mapping[str, Schema], description: str = "", optional: tuple[str, ...] = ()) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "required": [name for name in properties if name not in optional],
+        "properties": dict(properties),
+    }
+
+
+def _page(item: str) -> Schema:
+    return _object(
+        {"items": {"type": "array", "items": ref(item)}, "next_cursor": _MAYBE_TEXT},
+        "One page; `next_cursor` is null on the last one and stays good while rows are added.",
+    )
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_STEP = _object(
+    {
+        "id": _TEXT,
+        "path": {"type": "string", "description": "the id, with `~n` for the n-th run by jump"},
+        "type": _TEXT,
+        "status": ref("StepStatus"),
+        "iteration": {"type": "integer", "minimum": 0},
+        "attempts": {"type": "integer", "minimum": 0},
+        "input": _ANY,
+        "output": _ANY,
+        "error": ref("Failure"),
+        "started_at": _MAYBE_TIME,
+        "ended_at": _MAYBE_TIME,
+        "duration": {"type": ["number", "null"], "description": "seconds"},
+        "name": _TEXT,
+        "tool": _TEXT,
+        "reason": _TEXT,
+        "approval": _OBJECT,
+        "proposed_output": _ANY,
+        "model": _ANY,
+    },
+    "One iteration of a step.",
+    optional=("duration", "name", "tool", "reason", "approval", "proposed_output", "model"),
+)
+_INSTANCE = _object(
+    {
+        "instance_id": _ID,
+        "workflow_id": _TEXT,
+        "version": _TEXT,
+        "status": ref("InstanceStatus"),
+        "phase": {"enum": [str(phase) for phase in Phase]},
+        "seq": {"type": "integer", "description": "number of the last record in the history that this shows"},
+        "trace_id": _TEXT,
+        "started_by": _MAYBE_TEXT,
+        "started_at": _TIME,
+        "ended_at": _MAYBE_TIME,
+        "labels": _LABELS,
+        "correlation_key": _MAYBE_TEXT,
+        "current_steps": {"type": "array", "items": _TEXT, "description": "paths of what has begun and not ended"},
+        "interrupted_at": {"type": ["string", "null"], "description": "path of the step that a waiting instance stands at"},
+        "waiting_for": {"type": "array", "items": _OBJECT},
+        "steps": {"type": "object", "additionalProperties": ref("Step"), "description": "the latest iteration of every step by its id"},
+        "context": _OBJECT,
+        "state": _OBJECT,
+        "input": _ANY,
+        "output": _ANY,
+        "error": ref("Failure"),
+        "reason": _TEXT,
+        "actions": _ACTIONS,
+        "links": _LINKS,
+    },
+    "One run of a workflow with everything that it holds now.",
+    optional=("correlation_key", "reason"),
+)
+_INSTANCE_ROW = _object(
+    {
+        "instance_id": _ID,
+        "workflow_id": _TEXT,
+        "version": _TEXT,
+        "status": ref("InstanceStatus"),
+        "trace_id": _TEXT,
+        "started_by": _MAYBE_TEXT,
+        "started_at": _TIME,
+        "ended_at": _MAYBE_TIME,
+        "labels": _LABELS,
+        "correlation_key": _MAYBE_TEXT,
+        "priority": {"type": "integer"},
+        "waiting_for": _MAYBE_TEXT,
+        "error": ref("Failure"),
+        "links": _LINKS,
+    },
+    "An instance as lists show it.",
+)
+_APPROVAL = _object(
+    {
+        "approval_id": _ID,
+        "instance_id": _ID,
+        "workflow_id": _TEXT,
+        "step": _TEXT,
+        "path": _TEXT,
+        "status": {"enum": ["pending", "approved", "rejected", "expired", "cancelled", "void"]},
+        "title": _TEXT,
+        "show": _ANY,
+        "matter": {"description": "the frozen arguments (`at` is before), or the output that was written (`at` is after)"},
+        "at": {"enum": ["before", "after"]},
+        "editable": {"type": "boolean"},
+        "fields": {"type": ["object", "boolean", "null"], "description": "JSON Schema of the form"},
+        "approvers": {"type": "array", "items": _TEXT},
+        "digest": _TEXT,
+        "asked_at": _TIME,
+        "expires_at": _TIME,
+        "decision": {"anyOf": [{"type": "null"}, ref("ApprovalDecision")]},
+        "actions": _ACTIONS,
+        "links": _LINKS,
+    },
+    "A question to people.",
+)
+_VERSION = _object(
+    {
+        "workflow_id": _TEXT,
+        "version": _TEXT,
+        "content_hash": _TEXT,
+        "published_at": _TIME,
+        "published_by": _MAYBE_TEXT,
+        "default": {"type": "boolean"},
+        "deprecated": {"type": "boolean"},
+        "links": _LINKS,
+        "definition": _OBJECT,
+    },
+    "A published version; its content never changes.",
+    optional=("definition",),
+)
+_REPORT: Mapping[str, Schema] = {
+    "workflow_id": _MAYBE_TEXT,
+    "version": _MAYBE_TEXT,
+    "content_hash": _MAYBE_TEXT,
+    "reads_as": {"type": ["string", "null"], "description": "in_order or graph"},
+    "order": {"type": "array", "items": _TEXT, "description": "the steps in the order that was read"},
+    "problems": {"type": "array", "items": problems.SCHEMA["properties"]["errors"]["items"]},
+}
+
+SCHEMAS: Mapping[str, Schema] = {
+    "Problem": dict(problems.SCHEMA),
+    "StepStatus": {"type": "string", "enum": [str(status) for status in StepStatus]},
+    "InstanceStatus": {"type": "string", "enum": [str(status) for status in InstanceStatus]},
+    "Failure": {
+        "type": ["object", "null"],
+        "description": "why a step or an instance failed",
+        "properties": {"type": _TEXT, "message": _TEXT, "step": _MAYBE_TEXT, "path": _MAYBE_TEXT, "status": {"type": ["integer", "null"]}},
+    },
+    "Step": _STEP,
+    "StepDetail": {
+        "allOf": [ref("Step")],
+        "description": "A step with every attempt; for a model step every call with the prompt as sent and the raw answer.",
+        "required": ["history"],
+        "properties": {"history": {"type": "array", "items": ref("Record")}, "calls": {"type": "array", "items": _ANY}},
+    },
+    "Instance": _INSTANCE,
+    "InstanceRow": _INSTANCE_ROW,
+    "InstancePage": _page("InstanceRow"),
+    "Started": _object(
+        {"instance_id": _ID, "workflow_id": _TEXT, "version": _TEXT, "status": ref("InstanceStatus"), "trace_id": _TEXT, "links": _LINKS},
+        "An accepted trigger. With `wait` and an instance that has ended or waits it has what the instance view has.",
+    ),
+    "Record": _object(
+        {
+            "seq": {"type": "integer", "minimum": 1},
+            "type": _TEXT,
+            "at": _TIME,
+            "path": _TEXT,
+            "attempt": {"type": "integer"},
+            "by": _TEXT,
+            "data": _OBJECT,
+        },
+        "One line of the history.",
+        optional=("path", "attempt", "by", "data"),
+    ),
+    "History": _object({"items": {"type": "array", "items": ref("Record")}, "next_after": {"type": ["integer", "null"]}}, "A page of it."),
+    "Steps": _object({"items": {"type": "array", "items": ref("Step")}}, "Every iteration of every step in the order of the definition."),
+    "Trace": _object(
+        {
+            "instance_id": _ID,
+            "workflow_id": _TEXT,
+            "version": _TEXT,
+            "status": ref("InstanceStatus"),
+            "trace_id": _TEXT,
+            "started_at": _TIME,
+            "ended_at": _MAYBE_TIME,
+            "duration": {"type": ["number", "null"]},
+            "steps": {"type": "array", "items": ref("Step")},
+        },
+        "Per step what went in, what came out, how long it took and how it ended, in the order in which they began.",
+    ),
+    "Approval": _APPROVAL,
+    "ApprovalDecision": _object(
+        {
+            "action": {"enum": ["approve", "reject"]},
+            "by": _TEXT,
+            "at": _TIME,
+            "channel": _MAYBE_TEXT,
+            "comment": _MAYBE_TEXT,
+            "values": {"type": ["object", "null"]},
+            "output": _ANY,
+        },
+        "Who decided what, when, by which way.",
+        optional=("output",),
+    ),
+    "ApprovalPage": _page("Approval"),
+    "Version": _VERSION,
+    "Versions": _object({"items": {"type": "array", "items": ref("Version")}}, "All versions of a workflow, the highest first."),
+    "Workflow": _object(
+        {"workflow_id": _TEXT, "version": _MAYBE_TEXT, "versions": {"type": "array", "items": _TEXT}, "links": _LINKS},
+        "A workflow; `version` is the one that a trigger takes without being told.",
+    ),
+    "WorkflowPage": _page("Workflow"),
+    "Report": _object(_REPORT, "What was read from a definition, and all that is wrong with it."),
+    "Published": _object(
+        {**_REPORT, "published": {"enum": ["created", "unchanged"]}, "links": _LINKS}, "A published version with the warnings that it got."
+    ),
+    "Graph": _object(
+        {"nodes": {"type": "array", "items": _OBJECT}, "edges": {"type": "array", "items": _OBJECT}}, "Steps and what leads where."
+    ),
+    "Tool": _object(
+        {
+            "name": _TEXT,
+            "description": _TEXT,
+            "parameters": _OBJECT,
+            "result": {"type": ["object", "null"]},
+            "effect": {"enum": ["pure", "read", "idempotent_write", "write", "irreversible"]},
+            "timeout": {"type": ["number", "null"]},
+            "uses": _LABELS,
+            "reconcile": {"type": "boolean"},
+        },
+        "A tool and what it promises.",
+    ),
+    "Tools": _object({"items": {"type": "array", "items": ref("Tool")}}, "All tools."),
+    "Rejected": _object(
+        {
+            "id": _ID,
+            "at": _TIME,
+            "workflow_id": _TEXT,
+            "version": _MAYBE_TEXT,
+            "principal": _MAYBE_TEXT,
+            "trace_id": _MAYBE_TEXT,
+            "code": _TEXT,
+            "errors": _ANY,
+        },
+        "A trigger that started nothing.",
+    ),
+    "RejectedPage": _page("Rejected"),
+    "Health": _object({"status": _TEXT}, "Whether the process answers, or can work."),
+}
+
+
+def answer(schema: str, description: str, *, example: Any = None, media_type: str = "application/json") -> dict[str, Any]:
+    """The documentation of a good answer."""
+    content: dict[str, Any] = {"schema": ref(schema)}
+    if example is not None:
+        content["example"] = example
+    return {"description": description, "content": {media_type: content}}
+
+
+_REFUSALS: Mapping[int, str] = {
+    400: "What was sent is malformed.",
+    401: "No valid credential.",
+    403: "The credential does not allow this.",
+    404: "There is no such thing, or it is not yours.",
+    405: "This method is not taken here.",
+    409: "The present state does not allow this.",
+    410: "It is over.",
+    412: "The matter has changed.",
+    413: "The body is too large.",
+    415: "This content type or encoding is not taken.",
+    422: "What was sent does not fit; `errors` names the places.",
+    429: "Too much is waiting.",
+    503: "A part that this needs is away at the moment.",
+}
+_PROBLEM = {problems.MEDIA_TYPE: {"schema": ref("Problem")}}
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The documentation of the refusals that a route may give, besides those that every route may give."""
+    return {status: {"description": _REFUSALS[status], "content": _PROBLEM} for status in sorted({400, 401, 422, 503, *statuses})}
+
+
+def body(model: type[BaseModel], example: Any = None, *, required: bool = False) -> dict[str, Any]:
+    """The documentation of a JSON body that the route reads by itself."""
+    content: dict[str, Any] = {"schema": model.model_json_schema(ref_template="#/components/schemas/{model}")}
+    if example is not None:
+        content["example"] = example
+    return {"requestBody": {"required": required, "content": {"application/json": content}}}
+
+
+def parameter(name: str, where: str, schema: Schema, description: str, *, required: bool = False) -> dict[str, Any]:
+    """The documentation of a parameter that the route reads by itself."""
+    return {"name": name, "in": where, "required": required, "schema": schema, "description": description}

@@ -1,0 +1,124 @@
+"""What stands before every route: who calls, how much may be sent, in which form, and under which trace.
+
+Plain ASGI, so that it costs microseconds and neither buffers answers nor holds up streams.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agiwo.api.answers import problem
+from agiwo.errors import InvalidInput, Problem, ServiceError, TooLarge, Unauthenticated
+from agiwo.service.callers import ApiKeys, Caller
+
+_TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_REPEATABLE = frozenset({"label"})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the guard found out about a request; routes find it in `scope["agiwo"]`. `caller` is None only on open paths."""
+
+    caller: Caller | None
+    trace_id: str
+
+
+class Guard:
+    """The outermost layer of the application.
+
+    `open_paths` are prefixes that need no credential (a wrong one is refused there too); `body_limit` counts bytes.
+    """
+
+    def __init__(self, app: ASGIApp, keys: ApiKeys, open_paths: Sequence[str], body_limit: int) -> None:
+        self._app = app
+        self._keys = keys
+        self._open_paths = tuple(open_paths)
+        self._body_limit = body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = _headers(scope)
+        trace_id = _trace_id(headers.get(b"traceparent"))
+        answer_line = (b"traceparent", f"00-{trace_id}-{secrets.token_hex(8)}-01".encode())
+
+        async def traced(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), answer_line]
+            await send(message)
+
+        try:
+            caller = self._caller(scope["path"], headers)
+            self._check_form(scope, headers)
+        except ServiceError as exc:
+            await problem(exc)(scope, receive, traced)
+            return
+        scope["agiwo"] = Seen(caller, trace_id)
+        await self._app(scope, self._bounded(receive) if scope["method"] not in ("GET", "HEAD") else receive, traced)
+
+    def _caller(self, path: str, headers: dict[bytes, bytes]) -> Caller | None:
+        given = headers.get(b"authorization")
+        caller = self._keys.caller(None if given is None else given.decode("latin-1"))
+        if caller is None and not any(path == known or (known.endswith("/") and path.startswith(known)) for known in self._open_paths):
+            raise Unauthenticated("an API key is needed: `Authorization: Bearer …`")
+        return caller
+
+    def _check_form(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        coding = headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding not in (b"", b"identity"):
+            raise InvalidInput("compressed bodies are not taken; send the body as it is", code="unsupported_encoding")
+        length = headers.get(b"content-length")
+        if length is not None and length.isdigit() and int(length[:20]) > self._body_limit:
+            raise self._too_large()
+        if scope["query_string"]:
+            _check_query(scope["query_string"])
+
+    def _bounded(self, receive: Receive) -> Receive:
+        seen = 0
+
+        async def bounded() -> Message:
+            nonlocal seen
+            message = await receive()
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                if seen > self._body_limit:
+                    raise self._too_large()
+            return message
+
+        return bounded
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"a request body may have at most {self._body_limit} bytes", limit=self._body_limit)
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    return dict(scope["headers"])
+
+
+def _trace_id(traceparent: bytes | None) -> str:
+    if traceparent is not None and (found := _TRACEPARENT.fullmatch(traceparent.strip())) is not None:
+        return found[1].decode()
+    return secrets.token_hex(16)
+
+
+def _check_query(raw: bytes) -> None:
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except (UnicodeDecodeError, ValueError):
+        raise InvalidInput("the query string is not percent-encoded UTF-8", code="malformed") from None
+    names = [name for name, _ in pairs]
+    wrong = [
+        Problem("repeated_parameter", "is given more than once", f"?{name[:80]}")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1 and name not in _REPEATABLE
+    ]
+    wrong += [Problem("value_refused", "holds the character NUL", f"?{name[:80]}") for name, value in pairs if "\x00" in name + value]
+    if wrong:
+        raise InvalidInput("the query parameters cannot be taken", code="invalid_parameters", problems=wrong)

@@ -1,0 +1,277 @@
+"""Routes of instances: starting one, looking at it from every side, following it, ending it.
+
+Reads requests and words answers; what is done is done by the services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from pydantic import Field
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import PlainTextResponse, Response
+
+from agiwo.api.answers import JSONAnswer
+from agiwo.api.documents import answer, body, parameter, ref, refusals
+from agiwo.api.routing import Body, caller_of, fit, idempotency_key, read_json, router, seconds, seen
+from agiwo.definition import graph_json, graph_mermaid
+from agiwo.errors import InvalidInput, Problem, ServiceError
+from agiwo.machine.state import InstanceStatus
+from agiwo.ports.queries import InstanceFilter
+from agiwo.service.callers import Caller
+from agiwo.service.instances import record_view
+from agiwo.service.services import Services
+from agiwo.service.trigger import TriggerCall
+from agiwo.service.view import API, links, row_status, row_view
+from agiwo.values import encode
+
+LONGEST_WAIT = 60.0
+HEARTBEAT = 15
+
+Name = Annotated[str, Path(min_length=1, max_length=128, description="id of a workflow")]
+InstanceId = Annotated[UUID, Path(description="id of an instance")]
+StepPath = Annotated[str, Path(min_length=1, max_length=300, description="path of a step run: `fetch`, or `fetch~2` for its second run")]
+Limit = Annotated[int, Query(ge=1, le=200, description="how many at most")]
+Cursor = Annotated[str | None, Query(min_length=1, max_length=4096, description="`next_cursor` of the page before")]
+
+
+GraphFormat = Annotated[Literal["json", "mermaid"], Query()]
+GRAPH = {
+    "description": "What leads where, as JSON or as a Mermaid flowchart.",
+    "content": {"application/json": {"schema": ref("Graph")}, "text/plain": {"schema": {"type": "string"}}},
+}
+
+
+class TriggerBody(Body):
+    """What an instance is started with."""
+
+    input: Any = Field(default_factory=dict, description="checked by the workflow's input_schema")
+    context: dict[str, Any] = Field(default_factory=dict, max_length=1000)
+    version: str | None = Field(default=None, min_length=1, max_length=64, description="the newest without a label, if none is named")
+    labels: dict[str, Annotated[str, Field(max_length=256)]] = Field(default_factory=dict, max_length=64)
+    correlation_key: str | None = Field(default=None, min_length=1, max_length=256)
+
+
+class CancelBody(Body):
+    """Why an instance is to end."""
+
+    reason: str | None = Field(default=None, max_length=2000)
+
+
+class ReconcileBody(Body):
+    """What became of the call of an UNKNOWN step."""
+
+    done: bool = Field(description="whether the call has had its effect")
+    result: Any = Field(default=None, description="what the call gave, if it was done")
+    reason: str | None = Field(default=None, max_length=2000)
+
+
+def instance_routes(services: Services) -> APIRouter:
+    """All routes of instances."""
+    routes = router("instances")
+    _starting(routes, services)
+    _lists(routes, services)
+    _one(routes, services)
+    _steering(routes, services)
+    return routes
+
+
+def _starting(routes: APIRouter, services: Services) -> None:
+    documented = body(TriggerBody, {"input": {"week": "2026-W48"}, "labels": {"team": "sales"}})
+    documented["parameters"] = [
+        parameter("workflow_id", "path", {"type": "string", "minLength": 1, "maxLength": 128}, "id of a workflow", required=True),
+        parameter("Idempotency-Key", "header", {"type": "string"}, "the same key with the same body gives the same instance, for 24 hours"),
+        parameter("wait", "query", {"type": "string"}, f"wait until it ended or waits for a person, at most {LONGEST_WAIT:g}s: `30s`"),
+        parameter("traceparent", "header", {"type": "string"}, "W3C trace context; the instance takes its trace id"),
+    ]
+    good: dict[int | str, dict[str, Any]] = {
+        202: answer("Started", "Accepted and durable; the instance goes on by itself."),
+        200: answer("Instance", "With `wait`: it has ended, or waits for a person."),
+    }
+
+    @routes.post(
+        f"{API}/workflows/{{workflow_id}}/trigger", status_code=202, responses={**good, **refusals(404, 409, 413, 415, 429)},
+        openapi_extra=documented, summary="Start an instance",
+    )  # fmt: skip
+    async def trigger(request: Request) -> Response:
+        caller = caller_of(request)
+        workflow = request.path_params["workflow_id"]
+        trace_id = seen(request).trace_id
+        try:
+            wait = seconds(request.query_params.get("wait"), "wait", LONGEST_WAIT)
+            asked = fit(TriggerBody, await read_json(request))
+            call = TriggerCall(
+                workflow, trace_id, asked.input, asked.context, asked.version, asked.labels, asked.correlation_key, idempotency_key(request)
+            )
+        except ServiceError as exc:
+            await services.triggering.reject(caller, workflow, exc, trace_id=trace_id)
+            raise
+        started = await services.triggering.trigger(caller, call)
+        if wait:
+            await services.following.settled(caller, started.id, wait)
+            view = await services.instances.view(caller, started.id)
+            over = view["ended_at"] is not None or view["interrupted_at"] is not None
+            return JSONAnswer(view, 200 if over else 202)
+        status, trace_id = str(InstanceStatus.RUNNING), started.trace_id
+        if started.repeated:
+            row = await services.instances.row(caller, started.id)
+            status, trace_id = row_status(row), row.trace_id
+        out = {
+            "instance_id": str(started.id),
+            "workflow_id": started.workflow,
+            "version": started.version,
+            "status": status,
+            "trace_id": trace_id,
+            "links": links(started.id),
+        }
+        return JSONAnswer(out, 202, {"location": f"{API}/instances/{started.id}"})
+
+
+def _lists(routes: APIRouter, services: Services) -> None:
+    @routes.get(f"{API}/instances", responses={200: answer("InstancePage", "Newest first."), **refusals()}, summary="List instances")
+    async def list_instances(
+        request: Request,
+        status: InstanceStatus | None = None,
+        workflow: Annotated[str | None, Query(min_length=1, max_length=128)] = None,
+        correlation_key: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
+        label: Annotated[list[str] | None, Query(max_length=16, description="`name:value`; may be given several times")] = None,
+        limit: Limit = 50,
+        cursor: Cursor = None,
+    ) -> Response:
+        caller = caller_of(request)
+        wanted = InstanceFilter(None if status is None else str(status), workflow, correlation_key, _labels(label))
+        place = services.cursors.place(caller.tenant, "instances", cursor)
+        rows = await services.instances.listed(caller, wanted, None if place is None else UUID(place), limit + 1)
+        more = len(rows) > limit
+        next_cursor = services.cursors.at(caller.tenant, "instances", str(rows[limit - 1].id)) if more else None
+        return JSONAnswer({"items": [row_view(row) for row in rows[:limit]], "next_cursor": next_cursor})
+
+
+def _labels(given: list[str] | None) -> dict[str, str] | None:
+    if not given:
+        return None
+    out: dict[str, str] = {}
+    for text in given:
+        name, colon, value = text.partition(":")
+        if not colon or not name or name in out:
+            raise InvalidInput(
+                "`label` must be `name:value`, each name once",
+                code="invalid_parameters",
+                problems=(Problem("wrong_value", "expected `name:value`, each name once", "?label", found=text[:80]),),
+            )
+        out[name] = value
+    return out
+
+
+def _one(routes: APIRouter, services: Services) -> None:
+    at = f"{API}/instances/{{instance_id}}"
+
+    @routes.get(at, responses={200: answer("Instance", "All that it holds now."), **refusals(404)}, summary="Look at an instance")
+    async def get_instance(request: Request, instance_id: InstanceId) -> Response:
+        return JSONAnswer(await services.instances.view(caller_of(request), instance_id))
+
+    @routes.get(
+        f"{at}/steps", responses={200: answer("Steps", "Every iteration of every step."), **refusals(404)}, summary="List its steps"
+    )
+    async def list_steps(request: Request, instance_id: InstanceId) -> Response:
+        return JSONAnswer({"items": await services.instances.steps(caller_of(request), instance_id)})
+
+    @routes.get(
+        f"{at}/steps/{{path}}", responses={200: answer("StepDetail", "Attempts, prompt and raw answer."), **refusals(404)},
+        summary="Look at a step",
+    )  # fmt: skip
+    async def get_step(request: Request, instance_id: InstanceId, path: StepPath) -> Response:
+        return JSONAnswer(await services.instances.step(caller_of(request), instance_id, path))
+
+    traced = {200: answer("Trace", "Per step what went in and out, for how long."), **refusals(404)}
+
+    @routes.get(f"{at}/trace", responses=traced, summary="Trace of an instance")
+    @routes.get(
+        f"{API}/admin/instances/{{instance_id}}/trace", responses=traced, summary="Trace of an instance", operation_id="admin_trace"
+    )
+    async def trace(request: Request, instance_id: InstanceId) -> Response:
+        return JSONAnswer(await services.instances.trace(caller_of(request), instance_id))
+
+    @routes.get(
+        f"{at}/history", responses={200: answer("History", "The records in order."), **refusals(404)}, summary="History of an instance"
+    )
+    async def history(
+        request: Request,
+        instance_id: InstanceId,
+        after: Annotated[int, Query(ge=0, le=2**31 - 1, description="number of the last record that you have")] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    ) -> Response:
+        page = await services.instances.history(caller_of(request), instance_id, after, limit)
+        return JSONAnswer({"items": page.items, "next_after": page.next_after})
+
+    @routes.get(f"{at}/graph", responses={200: GRAPH, **refusals(404)}, summary="Graph of an instance with the state of each step")
+    async def graph(request: Request, instance_id: InstanceId, format: GraphFormat = "json") -> Response:
+        workflow, instance = await services.instances.workflow_of(caller_of(request), instance_id)
+        if format == "mermaid":
+            return PlainTextResponse(graph_mermaid(workflow))
+        drawn = dict(graph_json(workflow))
+        latest = {step.id: instance.latest_run(step.index) for step in workflow.body}
+        drawn["states"] = {id: "PENDING" if run is None else str(run.status) for id, run in latest.items()}
+        return JSONAnswer(drawn)
+
+    _events(routes, services, at)
+
+
+def _events(routes: APIRouter, services: Services, at: str) -> None:
+    stream = {
+        "description": "One event a record: `id` is its number, `event` its type. Ends after the end of the instance.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+
+    @routes.get(f"{at}/events", responses={200: stream, **refusals(404)}, summary="Follow an instance (server-sent events)")
+    async def events(
+        request: Request,
+        instance_id: InstanceId,
+        snapshot: Annotated[bool, Query(description="begin with the whole instance as one event, then what follows")] = False,
+        last_event_id: Annotated[str | None, Header(pattern=r"^\d{1,9}$", description="the last number that you have")] = None,
+    ) -> Response:
+        caller = caller_of(request)
+        await services.instances.row(caller, instance_id)
+        after = 0 if last_event_id is None else int(last_event_id)
+        return EventSourceResponse(_stream(services, caller, instance_id, after, snapshot), ping=HEARTBEAT, send_timeout=30)
+
+
+async def _stream(services: Services, caller: Caller, id: UUID, after: int, snapshot: bool) -> AsyncIterator[ServerSentEvent]:
+    if snapshot:
+        view = await services.instances.view(caller, id)
+        after = max(after, view["seq"])
+        yield ServerSentEvent(encode(view), event="snapshot", id=str(view["seq"]))
+        if view["ended_at"] is not None:
+            return
+    async for batch in services.following.records(caller, id, after):
+        for record in batch:
+            yield ServerSentEvent(encode(record_view(record)), event=record["type"], id=str(record["seq"]))
+
+
+def _steering(routes: APIRouter, services: Services) -> None:
+    at = f"{API}/instances/{{instance_id}}"
+    accepted = {202: answer("InstanceRow", "Kept and passed on; the instance as it is now."), **refusals(404, 409, 413, 415)}
+
+    @routes.post(
+        f"{at}/cancel", status_code=202, responses=accepted, openapi_extra=body(CancelBody, {"reason": "not needed any more"}),
+        summary="Ask an instance to end",
+    )  # fmt: skip
+    async def cancel(request: Request, instance_id: InstanceId) -> Response:
+        caller = caller_of(request)
+        asked = fit(CancelBody, await read_json(request))
+        await services.steering.cancel(caller, instance_id, asked.reason)
+        return JSONAnswer(row_view(await services.instances.row(caller, instance_id)), 202)
+
+    @routes.post(
+        f"{at}/steps/{{path}}/reconcile", status_code=202, responses=accepted,
+        openapi_extra=body(ReconcileBody, {"done": True, "result": {"message_id": "…"}}, required=True),
+        summary="Say what became of the call of an UNKNOWN step",
+    )  # fmt: skip
+    async def reconcile(request: Request, instance_id: InstanceId, path: StepPath) -> Response:
+        caller = caller_of(request)
+        asked = fit(ReconcileBody, await read_json(request))
+        await services.steering.decide_outcome(caller, instance_id, path, done=asked.done, result=asked.result, reason=asked.reason)
+        return JSONAnswer(row_view(await services.instances.row(caller, instance_id)), 202)

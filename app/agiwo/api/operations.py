@@ -1,0 +1,66 @@
+"""Routes for operators: rejected triggers, health, metrics.
+
+Health says whether the process answers, readiness whether it can work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from agiwo.api.answers import JSONAnswer
+from agiwo.api.documents import answer, refusals
+from agiwo.api.instances import Cursor, Limit
+from agiwo.api.routing import caller_of, router
+from agiwo.service.services import Services
+from agiwo.service.view import API, rejected_view
+
+Metrics = Callable[[], tuple[bytes, str]]
+
+
+def operator_routes(services: Services, metrics: Metrics | None) -> APIRouter:
+    """All routes for operators; `metrics` gives the exposition and its content type."""
+    routes = router("operations")
+
+    @routes.get(
+        f"{API}/admin/triggers", responses={200: answer("RejectedPage", "Newest first."), **refusals()}, summary="Rejected triggers"
+    )
+    async def rejected_triggers(
+        request: Request,
+        workflow: Annotated[str | None, Query(min_length=1, max_length=128)] = None,
+        limit: Limit = 50,
+        cursor: Cursor = None,
+    ) -> Response:
+        tenant = caller_of(request).tenant
+        place = services.cursors.place(tenant, "triggers", cursor)
+        rows = await services.queries.rejected(tenant, workflow, None if place is None else UUID(place), limit + 1)
+        next_cursor = services.cursors.at(tenant, "triggers", str(rows[limit - 1].id)) if len(rows) > limit else None
+        return JSONAnswer({"items": [rejected_view(row) for row in rows[:limit]], "next_cursor": next_cursor})
+
+    @routes.get("/healthz", responses={200: answer("Health", "The process answers.")}, summary="Alive")
+    async def healthz() -> Response:
+        return JSONAnswer({"status": "ok"})
+
+    @routes.get(
+        "/readyz",
+        responses={200: answer("Health", "It can work."), 503: answer("Health", "A part is away; `parts` says which.")},
+        summary="Ready",
+    )
+    async def readyz() -> Response:
+        parts = await services.ready()
+        good = all(parts.values())
+        return JSONAnswer({"status": "ok" if good else "unavailable", "parts": dict(parts)}, 200 if good else 503)
+
+    if metrics is not None:
+        shown = {"description": "Prometheus exposition.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+        @routes.get("/metrics", responses={200: shown, **refusals()}, summary="Metrics")
+        async def exposition() -> Response:
+            content, media_type = metrics()
+            return Response(content, media_type=media_type)
+
+    return routes

@@ -1,0 +1,63 @@
+"""A notice of an approval as a mail: subject, text, and a link that is minted for the one who gets it.
+
+Links are made when a notice goes out and are stored nowhere; a notice that cannot be delivered never fails an approval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from agiwo.clock import rfc3339
+from agiwo.ports.notifier import Notifier
+from agiwo.service.tokens import ApprovalLinks, Link
+from agiwo.values import encode
+
+#: Seconds that a link works longer than the approval, so that whoever opens it late sees what was decided.
+LINK_KEPT = 7 * 86_400.0
+
+
+class ApprovalNotices:
+    """A Notifier that turns the outbox rows of approvals into mails and hands them to the channel's own notifier."""
+
+    def __init__(self, links: ApprovalLinks, channel: Notifier) -> None:
+        self._links = links
+        self._channel = channel
+
+    async def deliver(self, target: str, body: Mapping[str, Any]) -> None:
+        """Send one notice. Raises agiwo.errors.StepError if the channel could not."""
+        await self._channel.deliver(target, mail(self._links, body) if body.get("about") == "approval" else body)
+
+
+def link_of(body: Mapping[str, Any]) -> Link:
+    """The link for the recipient of a notice."""
+    return Link(body["tenant"], UUID(body["approval"]), body["to"], body["expires_at"] + LINK_KEPT)
+
+
+def mail(links: ApprovalLinks, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The mail for an outbox row: `to` (a principal), `subject`, `text`, `link`; `about`, `approval` and `trace_id` as they were."""
+    link = links.url(link_of(body))
+    shown = body.get("show")
+    parts = [f"Your decision is needed: {body['title']}"]
+    if shown not in (None, ""):
+        parts.append(shown if isinstance(shown, str) else encode(shown))
+    parts += [
+        f"Open this page to look at it and to decide:\n{link}",
+        f"It is open until {rfc3339(body['expires_at'])[:16].replace('T', ' ')} UTC. If nobody decides, nothing is approved.",
+        f"Workflow {body['workflow']} {body['version']}, step {body['path']}, instance {body['instance']}.",
+    ]
+    return {
+        "about": body["about"],
+        "approval": body["approval"],
+        "trace_id": body.get("trace_id"),
+        "to": body["to"],
+        "subject": _one_line(f"Approval needed: {body['title']}"),
+        "text": "\n\n".join(parts) + "\n",
+        "link": link,
+    }
+
+
+def _one_line(text: str, longest: int = 150) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -1,0 +1,83 @@
+"""All verbs in one place, as routes, pages, the command line and the library are given them.
+
+Wiring builds it; nothing here knows how anything is stored or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from agiwo.clock import Clock
+from agiwo.definition.contract import ToolContract
+from agiwo.engine.node import Engine
+from agiwo.ports.queries import Queries
+from agiwo.ports.records import Records
+from agiwo.service.approvals import Approvals
+from agiwo.service.definitions import Catalog
+from agiwo.service.following import Following
+from agiwo.service.instances import Instances
+from agiwo.service.publish import Publishing
+from agiwo.service.steering import Steering
+from agiwo.service.tokens import ApprovalLinks, Cursors, Signer
+from agiwo.service.trigger import Triggering
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the product can do. `links` make and read approval links, `cursors` the places in lists."""
+
+    clock: Clock
+    queries: Queries
+    catalog: Catalog
+    publishing: Publishing
+    triggering: Triggering
+    instances: Instances
+    following: Following
+    steering: Steering
+    approvals: Approvals
+    links: ApprovalLinks
+    cursors: Cursors
+    tools: Callable[[], Mapping[str, ToolContract]]
+    serving: Callable[[], bool]
+
+    async def ready(self) -> Mapping[str, bool]:
+        """What has to work before work is sent here, part by part."""
+        return {"database": await self.queries.ready(), "engine": self.serving()}
+
+
+def build_services(
+    *,
+    engine: Engine,
+    records: Records,
+    queries: Queries,
+    catalog: Catalog,
+    tools: Callable[[], Mapping[str, ToolContract]],
+    clock: Clock,
+    random: Random,
+    signer: Signer,
+    public_url: str,
+    models: Collection[str] | None = None,
+) -> Services:
+    """All verbs over one engine and one storage.
+
+    `catalog` is also what the engine got as its definitions; `tools` gives the contracts by name; `signer` holds the secret keys of links
+    and cursors; `public_url` is the address that links begin with; `models` are the names of model profiles (None: not checked).
+    """
+    instances = Instances(queries, catalog)
+    return Services(
+        clock=clock,
+        queries=queries,
+        catalog=catalog,
+        publishing=Publishing(records, catalog, tools, models),
+        triggering=Triggering(catalog, engine, records, clock, random),
+        instances=instances,
+        following=Following(queries, instances, engine),
+        steering=Steering(instances, records, engine.poke),
+        approvals=Approvals(queries, records, catalog, clock, engine.poke),
+        links=ApprovalLinks(signer, public_url),
+        cursors=Cursors(signer),
+        tools=tools,
+        serving=lambda: engine.running,
+    )

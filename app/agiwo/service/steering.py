@@ -1,0 +1,66 @@
+"""What a person tells a running instance: to end, or what became of a call whose outcome nobody knows.
+
+It puts the wish where the instance's owner finds it; what follows from it the machine decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from agiwo.errors import Conflict, InvalidInput, NotFound, Problem
+from agiwo.machine.state import Instance, StepStatus
+from agiwo.ports.records import Posted, Records
+from agiwo.service.callers import Caller
+from agiwo.service.instances import Instances
+from agiwo.service.view import actions, status_of
+
+
+class Steering:
+    """The verbs on one instance; `poke` tells the engine of this process that an inbox has something."""
+
+    def __init__(self, instances: Instances, records: Records, poke: Callable[[UUID], None]) -> None:
+        self._instances = instances
+        self._records = records
+        self._poke = poke
+
+    async def cancel(self, caller: Caller, id: UUID, reason: str | None) -> None:
+        """Ask an instance to end; asking again changes nothing.
+
+        Raises NotFound, and Conflict (code `ended`, with the present state) if it has ended already.
+        """
+        await self._put(caller, id, "cancel", {"by": caller.principal, "reason": reason})
+
+    async def decide_outcome(self, caller: Caller, id: UUID, path: str, *, done: bool, result: Any, reason: str | None) -> None:
+        """Say of an UNKNOWN step whether its call was done (with this result) or not.
+
+        Raises NotFound for an unknown instance or step, Conflict if the step is not UNKNOWN, InvalidInput for a result that does not fit.
+        """
+        instance = await self._instances.load(caller, id)
+        run = instance.run(path)
+        if run is None:
+            raise NotFound(f"there is no step run `{path[:200]}` in this instance", code="step_not_found")
+        if run.status is not StepStatus.UNKNOWN:
+            raise _conflict(instance, f"`{path}` is {run.status}; only the outcome of an UNKNOWN step can be decided", "not_unknown")
+        schema = instance.workflow.body.steps[run.step].output_schema
+        if done and schema is not None and (problems := schema.problems(result)):
+            placed = [Problem(p.code, p.message, "/result" + p.pointer, found=p.found, expected=p.expected) for p in problems]
+            raise InvalidInput("the result does not fit the step's output_schema", problems=placed)
+        body = {"path": path, "by": caller.principal, "done": done, "result": result, "reason": reason}
+        await self._put(caller, id, "outcome", body, dedup=f"outcome/{path}/{run.attempt}")
+
+    async def _put(self, caller: Caller, id: UUID, kind: str, body: dict[str, Any], dedup: str | None = None) -> None:
+        posted = await self._records.put_inbox(id, caller.tenant, kind, body, dedup)
+        if posted is Posted.UNKNOWN:
+            raise NotFound("there is no such instance", code="instance_not_found")
+        if posted is Posted.ENDED:
+            raise _conflict(await self._instances.load(caller, id), "the instance has ended", "ended")
+        if posted is Posted.DUPLICATE and kind == "outcome":
+            raise _conflict(await self._instances.load(caller, id), "the outcome of this call is decided already", "decided")
+        await self._records.audit(caller.tenant, caller.principal, kind, f"instance/{id}", {"reason": body.get("reason")})
+        self._poke(id)
+
+
+def _conflict(instance: Instance, message: str, code: str) -> Conflict:
+    return Conflict(message, code=code, present_status=status_of(instance), actions=actions(instance))

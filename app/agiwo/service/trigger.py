@@ -1,0 +1,154 @@
+"""Starting an instance: the input checked, the version chosen, the promise of the caller's key kept, acknowledged after the commit.
+
+It runs no step and decides nothing that the machine decides; what it refuses is kept and listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Protocol
+from uuid import UUID
+
+from agiwo.clock import Clock
+from agiwo.definition.compiled import Workflow
+from agiwo.errors import AgiwoError, Conflict, InvalidInput, NotFound, Overloaded, Problem, ServiceError
+from agiwo.ids import SHARDS, uuid7
+from agiwo.machine.reports import Begin
+from agiwo.ports.records import Records, RejectedTrigger
+from agiwo.ports.store import Answer, NewInstance, Verdict
+from agiwo.service.callers import Caller
+from agiwo.service.definitions import Catalog
+from agiwo.values import digest, pointer
+
+KEY_KEPT = 24 * 3600.0
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Starter(Protocol):
+    """The part of the engine that begins instances."""
+
+    async def begin(self, id: UUID, workflow: Workflow, tenant: str, begin: Begin, new: NewInstance) -> Verdict: ...
+
+    async def entrust(self, id: UUID, workflow: Workflow, tenant: str, begin: Begin, new: NewInstance) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCall:
+    """What a caller asks for; `key` is the idempotency key, `trace_id` that of the caller or a new one."""
+
+    workflow: str
+    trace_id: str
+    input: Any = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
+    version: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    correlation_key: str | None = None
+    key: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """Tells a repetition from another call under the same key."""
+        asked = [self.workflow, self.version, self.input, dict(self.context), dict(self.labels), self.correlation_key]
+        return digest(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An accepted call; `repeated` if its key had started this instance before."""
+
+    id: UUID
+    workflow: str
+    version: str
+    trace_id: str
+    repeated: bool = False
+
+
+class Triggering:
+    """The verb `trigger`."""
+
+    def __init__(
+        self, catalog: Catalog, starter: Starter, records: Records, clock: Clock, random: Random, key_kept: float = KEY_KEPT
+    ) -> None:
+        self._catalog = catalog
+        self._starter = starter
+        self._records = records
+        self._clock = clock
+        self._random = random
+        self._key_kept = key_kept
+
+    async def trigger(self, caller: Caller, call: TriggerCall) -> Started:
+        """Start an instance; it is durable when this returns.
+
+        Raises NotFound for an unknown workflow or version, InvalidInput for what does not fit, Conflict for a key that stands for another
+        call. All of these are kept as rejected triggers.
+        """
+        try:
+            return await self._start(caller, call)
+        except (InvalidInput, NotFound, Conflict) as exc:
+            await self.reject(caller, call.workflow, exc, version=call.version, trace_id=call.trace_id)
+            raise
+
+    async def reject(
+        self, caller: Caller, workflow: str, error: AgiwoError, *, version: str | None = None, trace_id: str | None = None
+    ) -> None:
+        """Keep a call that started nothing, with the reason."""
+        problems: list[Mapping[str, Any]] = [p.to_json() for p in error.problems[:100]] if isinstance(error, ServiceError) else []
+        if not problems:
+            problems = [Problem(error.code, error.message).to_json()]
+        name, asked = workflow[:200], version[:100] if version is not None else None
+        await self._records.reject_trigger(caller.tenant, RejectedTrigger(name, error.code, problems, asked, caller.principal, trace_id))
+
+    async def _start(self, caller: Caller, call: TriggerCall) -> Started:
+        workflow = await self._chosen(caller.tenant, call)
+        _check(workflow, call)
+        now = self._clock.now()
+        id = uuid7(now, self._random.getrandbits(66), self._random.randrange(SHARDS))
+        new = NewInstance(
+            workflow=workflow.id,
+            version=workflow.version,
+            content_hash=workflow.content_hash,
+            trace_id=call.trace_id,
+            starter=caller.principal,
+            labels=call.labels,
+            correlation_key=call.correlation_key,
+        )
+        if call.key is not None:
+            new = replace(new, idempotency_key=call.key, request_digest=call.digest, key_expires_at=now + self._key_kept)
+        begin = Begin(now, call.input, call.context, caller.principal, call.labels, call.trace_id)
+        try:
+            verdict = await self._starter.begin(id, workflow, caller.tenant, begin, new)
+        except Overloaded:
+            # No room here: written down, whichever node has room takes it.
+            verdict = await self._starter.entrust(id, workflow, caller.tenant, begin, new)
+        if verdict.answer is Answer.DUPLICATE and verdict.existing is not None:
+            if verdict.existing_digest != new.request_digest:
+                raise Conflict(
+                    "this Idempotency-Key stands for another call", code="idempotency_key_reused", instance_id=str(verdict.existing)
+                )
+            return Started(verdict.existing, workflow.id, workflow.version, call.trace_id, repeated=True)
+        if verdict.answer is not Answer.APPLIED:
+            raise InvalidInput(f"the instance cannot be stored: {verdict.message or verdict.answer}", code="not_storable")
+        return Started(id, workflow.id, workflow.version, call.trace_id)
+
+    async def _chosen(self, tenant: str, call: TriggerCall) -> Workflow:
+        if call.version is not None:
+            return await self._catalog.get(tenant, call.workflow, call.version)
+        return await self._catalog.newest(tenant, call.workflow)
+
+
+def _check(workflow: Workflow, call: TriggerCall) -> None:
+    problems: list[Problem] = []
+    for key in call.context:
+        if _NAME.fullmatch(key) is None:
+            problems.append(Problem("bad_name", f"the context key {key[:80]!r} is no name: letters, digits and _", pointer("context", key)))
+        elif key in workflow.state:
+            problems.append(Problem("state_key", f"`{key}` is a state key, which only steps write", pointer("context", key)))
+    schema = workflow.input_schema
+    if schema is not None and not schema.fits(call.input):
+        problems += [replace(p, pointer="/input" + p.pointer) for p in schema.problems(call.input)]
+        raise InvalidInput("the input does not fit the workflow's input_schema", code="input_invalid", problems=problems)
+    if problems:
+        raise InvalidInput("the context cannot be taken", problems=problems)

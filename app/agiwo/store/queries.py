@@ -1,0 +1,190 @@
+"""The read side over Postgres: SQLAlchemy Core, one statement a question, every one bound to the tenant.
+
+It changes nothing, and reads JSON as the text that was written, so that no number loses a digit on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Row, Select, Text, and_, cast, func, literal_column, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from agiwo.ids import shard_of
+from agiwo.machine.state import InstanceStatus
+from agiwo.ports.queries import (
+    Approval,
+    InstanceFilter,
+    InstanceRow,
+    RejectedRow,
+    StoredState,
+)
+from agiwo.ports.store import StoreUnavailable
+from agiwo.store import schema
+from agiwo.store.pool import connected
+from agiwo.values import decode
+
+_i, _a, _v, _h, _s, _r = (
+    schema.instance.c,
+    schema.approval.c,
+    schema.workflow_version.c,
+    schema.history.c,
+    schema.snapshot.c,
+    schema.rejected_trigger.c,
+)
+_INSTANCE = (
+    _i.id, _i.workflow, _i.version, _i.status, _i.trace_id, _i.starter, _i.labels, _i.correlation_key, _i.priority, _i.created_at,
+    _i.ended_at, cast(_i.error, Text).label("error"), _i.waiting_for,
+)  # fmt: skip
+_APPROVAL = (
+    _a.id, _a.instance_id, _i.workflow, _a.path, _a.step, _a.state, _a.digest, _a.title, cast(_a.body, Text).label("body"), _a.approvers,
+    _a.asked_at, _a.expires_at, _a.decided_by, _a.decided_at, _a.channel, _a.comment, cast(_a.answer, Text).label("answer"),
+)  # fmt: skip
+#: Written out, since the planner matches a partial index only with a constant.
+_PENDING: ColumnElement[str] = literal_column("'pending'")
+
+
+class PostgresQueries:
+    """Answers from the tables of `schema`; `engine` is the pool of services (`pool.service_engine`)."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def _rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+        async with connected(self._engine) as connection:
+            rows: Sequence[Row[Any]] = (await connection.execute(statement)).all()
+            return rows
+
+    async def _row(self, statement: Select[Any]) -> Row[Any] | None:
+        async with connected(self._engine) as connection:
+            row: Row[Any] | None = (await connection.execute(statement)).first()
+            return row
+
+    async def instance(self, tenant: str, id: UUID) -> InstanceRow | None:
+        row = await self._row(select(*_INSTANCE).where(*_this(tenant, id)))
+        return None if row is None else _instance(row)
+
+    async def instances(self, tenant: str, wanted: InstanceFilter, before: UUID | None, limit: int) -> list[InstanceRow]:
+        statement = select(*_INSTANCE).where(_i.tenant == tenant).order_by(_i.id.desc()).limit(limit)
+        if before is not None:
+            statement = statement.where(_i.id < before)
+        if wanted.status is not None:
+            statement = _with_status(statement, wanted.status)
+        if wanted.workflow is not None:
+            statement = statement.where(_i.workflow == wanted.workflow)
+        if wanted.correlation_key is not None:
+            statement = statement.where(_i.correlation_key == wanted.correlation_key)
+        if wanted.labels:
+            statement = statement.where(_i.labels.contains(dict(wanted.labels)))
+        return [_instance(row) for row in await self._rows(statement)]
+
+    async def state(self, tenant: str, id: UUID) -> StoredState | None:
+        after = func.coalesce(select(_s.seq).where(_s.shard == shard_of(id), _s.instance_id == id).scalar_subquery(), 0)
+        body = select(cast(_s.body, Text)).where(_s.shard == shard_of(id), _s.instance_id == id).scalar_subquery()
+        records = (
+            select(func.array_agg(aggregate_order_by(cast(_h.records, Text), _h.seq)))
+            .where(_h.shard == shard_of(id), _h.instance_id == id, _h.seq > after)
+            .scalar_subquery()
+        )
+        row = await self._row(select(*_INSTANCE, body.label("snapshot"), records.label("records")).where(*_this(tenant, id)))
+        return None if row is None else StoredState(_instance(row), row.snapshot, tuple(row.records or ()))
+
+    async def history(self, tenant: str, id: UUID, after: int, limit: int) -> list[Mapping[str, Any]] | None:
+        # A row holds all records of one write; one of them may begin before `after`, and none is empty of records above it.
+        written = (
+            select(cast(_h.records, Text))
+            .where(_h.shard == shard_of(id), _h.instance_id == id, _h.tenant == tenant, _h.seq > after)
+            .order_by(_h.seq)
+            .limit(limit)
+        )
+        async with connected(self._engine) as connection:
+            if (await connection.execute(select(_i.id).where(*_this(tenant, id)))).first() is None:
+                return None
+            texts = (await connection.execute(written)).scalars().all()
+        records = (record for text in texts for record in decode(text))
+        return [record for record in records if record["seq"] > after][:limit]
+
+    async def approval(self, tenant: str, id: UUID) -> Approval | None:
+        row = await self._row(_approvals().where(_a.shard == shard_of(id), _a.id == id, _a.tenant == tenant))
+        return None if row is None else _approval(row)
+
+    async def approvals(
+        self, tenant: str, state: str | None, assignee: str | None, instance: UUID | None, before: UUID | None, limit: int
+    ) -> list[Approval]:
+        statement = _approvals().where(_a.tenant == tenant).order_by(_a.id.desc()).limit(limit)
+        if state is not None:
+            statement = statement.where(_a.state == (_PENDING if state == "pending" else state))
+        if assignee is not None:
+            statement = statement.where(_a.approvers.any(assignee))
+        if instance is not None:
+            statement = statement.where(_a.shard == shard_of(instance), _a.instance_id == instance)
+        if before is not None:
+            statement = statement.where(_a.id < before)
+        return [_approval(row) for row in await self._rows(statement)]
+
+    async def workflows(self, tenant: str, after: str | None, limit: int) -> list[str]:
+        statement = select(_v.workflow).where(_v.tenant == tenant).distinct().order_by(_v.workflow).limit(limit)
+        if after is not None:
+            statement = statement.where(_v.workflow > after)
+        return [row.workflow for row in await self._rows(statement)]
+
+    async def rejected(self, tenant: str, workflow: str | None, before: UUID | None, limit: int) -> list[RejectedRow]:
+        columns = (_r.id, _r.at, _r.workflow, _r.version, _r.actor, _r.trace_id, _r.code, cast(_r.problems, Text).label("problems"))
+        statement = select(*columns).where(_r.tenant == tenant).order_by(_r.id.desc()).limit(limit)
+        if workflow is not None:
+            statement = statement.where(_r.workflow == workflow)
+        if before is not None:
+            statement = statement.where(_r.id < before)
+        return [
+            RejectedRow(r.id, r.at.timestamp(), r.workflow, r.version, r.actor, r.trace_id, r.code, decode(r.problems))
+            for r in await self._rows(statement)
+        ]
+
+    async def ready(self) -> bool:
+        try:
+            await self._row(select(_v.workflow).limit(1))
+        except (StoreUnavailable, DBAPIError):
+            return False
+        return True
+
+
+def _this(tenant: str, id: UUID) -> tuple[Any, ...]:
+    return _i.shard == shard_of(id), _i.id == id, _i.tenant == tenant
+
+
+def _with_status(statement: Select[Any], status: str) -> Select[Any]:
+    # What waits is running for the engine; the row says for what it waits.
+    if status == InstanceStatus.WAITING:
+        return statement.where(_i.status.in_((InstanceStatus.RUNNING.value, status)), _i.waiting_for.is_not(None))
+    if status == InstanceStatus.RUNNING:
+        return statement.where(_i.status == status, _i.waiting_for.is_(None))
+    return statement.where(_i.status == status)
+
+
+def _approvals() -> Select[Any]:
+    # The instance's shard is the approval's: its id is derived on it.
+    return select(*_APPROVAL).join_from(schema.approval, schema.instance, and_(_i.shard == _a.shard, _i.id == _a.instance_id))
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def _instance(row: Row[Any]) -> InstanceRow:
+    return InstanceRow(
+        row.id, row.workflow, row.version, row.status, row.trace_id, row.starter, row.labels, row.correlation_key, row.priority,
+        row.created_at.timestamp(), _seconds(row.ended_at), None if row.error is None else decode(row.error), row.waiting_for,
+    )  # fmt: skip
+
+
+def _approval(row: Row[Any]) -> Approval:
+    return Approval(
+        row.id, row.instance_id, row.workflow, row.path, row.step, row.state, row.digest, row.title, decode(row.body), tuple(row.approvers),
+        row.asked_at.timestamp(), row.expires_at.timestamp(), row.decided_by, _seconds(row.decided_at), row.channel, row.comment,
+        None if row.answer is None else decode(row.answer),
+    )  # fmt: skip
