@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from redis.asyncio import Redis
 
@@ -14,7 +16,8 @@ from agiwo.testing.servers import RedisServer
 OWNER = """
 import sys
 from agiwo.testing.servers import RedisServer
-print(RedisServer().start(), flush=True)
+server = RedisServer()
+print(server.start(), flush=True)
 sys.stdin.read()
 """
 
@@ -50,4 +53,5 @@ async def test_killed_owner_takes_its_server_along() -> None:
         owner.kill()
     readable, _, _ = select.select([handle], [], [], 30)
     os.close(handle)
+    shutil.rmtree(Path(url.removeprefix("unix://")).parent)
     assert readable, "the server lives on"
