@@ -54,6 +54,12 @@ class TestClock:
         self.time += seconds
 
 
+async def until(holds: Callable[[], Any]) -> None:
+    """Returns when `holds` does, for moments that have no name."""
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
 # ---------------------------------------------------------------- definitions
 
 
@@ -304,7 +310,7 @@ class ShelfStore:
     def _one(self, write: Write) -> Verdict:
         shelf = self.shelf
         if self.poison is not None and self.poison in write.records:
-            return Verdict(Answer.REFUSED, message=f"{self.poison} cannot be stored")
+            return Verdict(Answer.REFUSED, message="it cannot be stored")
         if write.new is not None:
             key = write.new.idempotency_key
             if key is not None:
@@ -368,9 +374,7 @@ class ShelfStore:
         self._up()
         rows = self.shelf.rows
         return {
-            id: Inbox(rows[id].inbox_seq, tuple(self.shelf.inbox.get(id, ())))
-            for id in ids
-            if id in rows and rows[id].owner == self.me
+            id: Inbox(rows[id].inbox_seq, tuple(self.shelf.inbox.get(id, ()))) for id in ids if id in rows and rows[id].owner == self.me
         }
 
     async def moved(self) -> list[UUID]:

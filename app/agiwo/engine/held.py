@@ -268,12 +268,12 @@ class Held:
         self.since.written(len(pending.records), len(write.records), write.snapshot)
         self.refusals = 0
         self.new = None
-        self._settled(pending.entries)
-        self.node.committed(write)
         observe = self.node.observe
         if observe is not None and pending.records:
             data = {"records": pending.records, "kind": write.kind.value, "status": write.status}
             observe(Event(Happening.COMMITTED, write.at, self.where, data=data))
+        self._settled(pending.entries)
+        self.node.committed(write)
         if self.watchers is not None and pending.records:
             self.watchers.tell(pending.records)
         self._answer_begin(verdict)

@@ -1,0 +1,125 @@
+"""Carries out a `tool_call` step: one call of a registered tool.
+
+It neither retries nor times out; a cancellation goes through, except to a function that already runs in a thread, which nothing can stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from agiwo.clock import Clock
+from agiwo.errors import NotFound, StepError
+from agiwo.executors.secrets import Lent
+from agiwo.machine.commands import StartAttempt, StartProbe
+from agiwo.machine.reports import Failed, Succeeded
+from agiwo.outbound.connections import Connections
+from agiwo.ports.executor import Circumstances, ProbeAnswer
+from agiwo.tools.calling import ask_tool, call_tool
+from agiwo.tools.context import ToolContext
+from agiwo.tools.registry import ToolRegistry
+from agiwo.tools.threads import ToolThreads
+from agiwo.tools.tool import Tool
+from agiwo.values import JSON
+
+#: Takes a line that a tool writes: where it belongs, the step's path, the attempt, the message, its fields.
+ToolLog = Callable[[Circumstances, str, int, str, Mapping[str, Any]], None]
+
+
+class ToolCalls:
+    """The executor of `tool_call`. `secrets` are the service's secrets by name; `log` takes the lines that tools write."""
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        clock: Clock,
+        *,
+        connections: Connections | None = None,
+        secrets: Mapping[str, str] | None = None,
+        threads: ToolThreads | None = None,
+        log: ToolLog | None = None,
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._connections = connections or Connections()
+        self._secrets = secrets or {}
+        self._threads = threads or ToolThreads()
+        self._log = log
+
+    async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
+        lent = Lent(self._secrets)
+        try:
+            tool = self._tool(call)
+            arguments = lent.fill(call.arguments, call.secrets)
+            context = self._context(call, where, lent, call.timeout)
+            if tool.sync:
+                result = await self._in_a_thread(tool, arguments, context)
+            else:
+                result = await call_tool(tool, arguments, context, self._threads)
+        except StepError as exc:
+            return Failed(lent.hidden(exc.failure()))
+        return Succeeded(lent.hide(result))
+
+    async def probe(self, call: StartProbe, where: Circumstances) -> ProbeAnswer:
+        lent = Lent(self._secrets)
+        try:
+            tool = self._tool(call)
+            arguments = lent.fill(call.arguments, call.secrets)
+        except StepError:
+            return ProbeAnswer("unavailable")
+        context = self._context(call, where, lent, call.step.timeout)
+        answer = await ask_tool(tool, call.idempotency_key, arguments, context)
+        return ProbeAnswer(answer.answer, lent.hide(answer.result))
+
+    def _tool(self, call: StartAttempt | StartProbe) -> Tool:
+        try:
+            return self._registry.get(call.step.tool or "")
+        except NotFound as exc:
+            raise StepError(f"{exc.message} on this node", type="NotFound", not_done=True) from None
+
+    def _context(self, call: StartAttempt | StartProbe, where: Circumstances, lent: Lent, seconds: float) -> ToolContext:
+        return ToolContext(
+            instance_id=str(where.instance_id),
+            workflow=where.workflow,
+            version=where.version,
+            step=call.path,
+            iteration=call.iteration,
+            attempt=call.attempt,
+            tenant=where.tenant,
+            idempotency_key=call.idempotency_key,
+            trace_id=where.trace_id or "0" * 32,
+            deadline=self._clock.monotonic() + seconds,
+            clock=self._clock,
+            connections=self._connections,
+            secrets=lent,
+            log=partial(self._line, where, call, lent),
+        )
+
+    def _line(self, where: Circumstances, call: StartAttempt | StartProbe, lent: Lent, message: str, **fields: Any) -> None:
+        if self._log is not None:
+            self._log(where, call.path, call.attempt, lent.hide(message), lent.hide(fields))
+
+    async def _in_a_thread(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> JSON:
+        """The call of a sync tool. Cancelled once its function runs, it goes on until that returns, for it has not stopped.
+
+        A second cancellation goes through, so that a function that hangs keeps no process from ending.
+        """
+        begun = threading.Event()
+        plain = tool.function
+
+        def function(**given: Any) -> Any:
+            begun.set()
+            return plain(**given)
+
+        task = asyncio.ensure_future(call_tool(replace(tool, function=function), arguments, context, self._threads))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not begun.is_set():
+                task.cancel()
+                raise
+        return await task

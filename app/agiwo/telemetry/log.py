@@ -1,0 +1,139 @@
+"""Log lines: one JSON object a line, made from events, each with its trace, instance, workflow and step where it has them.
+
+It hides what an operator named as secret, and must never raise into what it reports on.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+from agiwo.clock import rfc3339
+from agiwo.engine.events import Event, Happening
+from agiwo.machine.reports import Failed, Stopped
+from agiwo.ports.executor import Circumstances
+from agiwo.template import mask
+from agiwo.values import encode
+
+Hide = Callable[[Any], Any]
+
+#: The level of each event; what happens at every step is for debugging.
+LEVELS: Mapping[Happening, int] = {
+    Happening.COMMITTED: logging.DEBUG,
+    Happening.ATTEMPT_STARTED: logging.DEBUG,
+    Happening.ATTEMPT_RETURNED: logging.INFO,
+    Happening.ATTEMPT_FENCED: logging.WARNING,
+    Happening.STRAGGLER_RETURNED: logging.WARNING,
+    Happening.ENDED: logging.INFO,
+    Happening.LET_GO: logging.DEBUG,
+    Happening.SET_ASIDE: logging.ERROR,
+    Happening.ITEM_REFUSED: logging.ERROR,
+    Happening.REFUSED: logging.ERROR,
+    Happening.JOINED: logging.INFO,
+    Happening.DECLARED_DEAD: logging.WARNING,
+    Happening.CLAIMED: logging.DEBUG,
+    Happening.ORPHANS_RELEASED: logging.WARNING,
+    Happening.BATCH_WRITTEN: logging.DEBUG,
+    Happening.STORE_LOST: logging.ERROR,
+    Happening.STORE_BACK: logging.INFO,
+    Happening.LOOP_FAILED: logging.CRITICAL,
+    Happening.LEFT: logging.INFO,
+    Happening.DELIVERED: logging.INFO,
+    Happening.NOT_DELIVERED: logging.WARNING,
+}
+
+
+class Log:
+    """Writes log lines to `stream`; `level` is a name of the logging module, `secrets` are texts that must not appear."""
+
+    def __init__(self, stream: TextIO | None = None, level: str = "INFO", secrets: Iterable[str] = ()) -> None:
+        self._level = logging.getLevelNamesMapping()[level.upper()]
+        self._secrets = tuple(secrets)
+        processors: list[Any] = [self._redact, _render]
+        self._logger = structlog.wrap_logger(
+            structlog.WriteLogger(stream or sys.stderr),
+            processors=processors,
+            wrapper_class=structlog.make_filtering_bound_logger(self._level),
+            context_class=dict,
+            cache_logger_on_first_use=True,
+        )
+
+    def observe(self, event: Event) -> None:
+        """Write the line of an engine's event."""
+        level = LEVELS[event.name]
+        if level < self._level:
+            return
+        line = {"at": rfc3339(event.at), **_place(event.where, event.path, event.attempt)}
+        for key, value in event.data.items():
+            line.update(_shown(key, value))
+        self._logger.log(level, event.name.value, level=logging.getLevelName(level).lower(), **_free(line))
+
+    def tool(self, where: Circumstances, path: str, attempt: int, message: str, fields: Mapping[str, Any]) -> None:
+        """Write a line that a tool wrote."""
+        line = {**_place(where, path, attempt), "message": message, "fields": dict(fields)}
+        self._logger.info("tool", level="info", **_free(line))
+
+    def line(self, level: str, message: str, at: float, **fields: Any) -> None:
+        """Write any other line: of the service's start, of a request."""
+        number = logging.getLevelNamesMapping()[level.upper()]
+        self._logger.log(number, message, **_free({"at": rfc3339(at), "level": level.lower(), **fields}))
+
+    def _redact(self, logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if self._secrets:
+            hidden: MutableMapping[str, Any] = mask(dict(line), self._secrets)
+            return hidden
+        return line
+
+
+def _place(where: Circumstances | None, path: str | None, attempt: int | None) -> dict[str, Any]:
+    place: dict[str, Any] = {}
+    if where is not None:
+        place = {
+            "trace_id": where.trace_id,
+            "instance": str(where.instance_id),
+            "workflow": where.workflow,
+            "version": where.version,
+            "tenant": where.tenant,
+        }
+    if path is not None:
+        place["path"] = path
+    if attempt is not None:
+        place["attempt"] = attempt
+    return place
+
+
+def _shown(key: str, value: Any) -> dict[str, Any]:
+    """What a line says of one part of an event: of an outcome how it ended, never what it gave."""
+    if key == "outcome":
+        if isinstance(value, Failed):
+            return {"outcome": "failed", "error": value.failure.type, "message": value.failure.message[:500]}
+        if isinstance(value, Stopped):
+            return {"outcome": "stopped"}
+        return {"outcome": "succeeded"} if not isinstance(value, BaseException) else {"outcome": "raised", "message": str(value)[:500]}
+    if key == "records":
+        return {"records": [record.type for record in value]}
+    if key == "error" and isinstance(value, Mapping):
+        return {"error": value.get("type"), "message": str(value.get("message", ""))[:500]}
+    if key == "seconds":
+        return {"seconds": round(value, 6)}
+    if value is None or isinstance(value, str | int | float | bool):
+        return {key: value}
+    return {key: str(value)}
+
+
+def _free(line: dict[str, Any]) -> dict[str, Any]:
+    """structlog has `event` for itself."""
+    if "event" in line:
+        line["event_"] = line.pop("event")
+    return line
+
+
+def _render(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
+    try:
+        return encode(dict(line))
+    except (TypeError, ValueError):
+        return encode({key: value if isinstance(value, str | int | bool) else repr(value) for key, value in line.items()})
