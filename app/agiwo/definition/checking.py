@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agiwo.definition.compile import compile_draft
 from agiwo.definition.compiled import Workflow
@@ -14,6 +15,7 @@ from agiwo.definition.contract import ToolContract
 from agiwo.definition.loading import Loaded, load_mapping
 from agiwo.definition.proof import prove
 from agiwo.definition.report import Report
+from agiwo.definition.written import as_written
 from agiwo.errors import DefinitionRefused, Problem
 from agiwo.values import JSON
 
@@ -22,9 +24,9 @@ from agiwo.values import JSON
 class Checked:
     """The answer about a definition.
 
-    `problems` are errors and warnings by place, `workflow` is there only without errors, `reads_as` is "in_order" or "graph" ("" if there are no
-    steps to read), `order` the ids in the order in which the list is read. `document` is the model to keep and to publish: as it was loaded,
-    with text as it was written in parameters whose tool wants text.
+    `problems` are errors and warnings by place, `workflow` is there only without errors, `reads_as` is "in_order" or "graph" ("" if there
+    are no steps to read), `order` the ids in the order in which the list is read. `document` is the model to keep and to publish: as it was
+    loaded, with text as it was written in parameters whose tool wants text.
     """
 
     problems: tuple[Problem, ...]
@@ -54,16 +56,24 @@ def check(
 
     `published` says of a workflow id and version whether it is there; no step type of today asks.
     """
-    report = Report(loaded.positions, loaded.prefix, loaded.problems)
+    report = Report(loaded.positions, loaded.prefix, loaded.problems, loaded.source)
     if not loaded.readable or not loaded.sound:
         return Checked(report.problems, None, "", [], loaded.document)
-    document = loaded.document
-    draft = compile_draft(document, loaded.sound, contracts, report)
+    document = as_written(loaded.document, contracts, report)
+    sound = {**loaded.sound, "steps": _with_parameters(loaded.sound.get("steps", []), document)}
+    draft = compile_draft(document, sound, contracts, report)
     prove(draft, contracts, report, models=models, secrets=secrets)
     order = [draft.outline.ids[index] for index in draft.reading.order]
-    return Checked(
-        report.problems, None if report.broken else draft.workflow, draft.reading.reads_as if order else "", order, document
-    )
+    return Checked(report.problems, None if report.broken else draft.workflow, draft.reading.reads_as if order else "", order, document)
+
+
+def _with_parameters(steps: Sequence[Any], document: JSON) -> list[Any]:
+    """The sound steps with the parameters of the document, in which text stands as it was written."""
+    written = document.get("steps", []) if isinstance(document, dict) else []
+    return [
+        {**step, "parameters": whole["parameters"]} if isinstance(step, dict) and "parameters" in step else step
+        for step, whole in zip(steps, written, strict=False)
+    ]
 
 
 def compile_workflow(document: JSON, contracts: Mapping[str, ToolContract], *, models: Collection[str] | None = None) -> Workflow:

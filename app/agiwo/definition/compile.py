@@ -103,7 +103,13 @@ def _state_key(key: str, part: Mapping[str, Any], report: Report) -> StateKey:
         report.error("wrong_value", "the default of a state key is a value, not a template; write the first value with a step", at)
     elif "default" in part and schema is not None:
         for problem in schema.problems(default):
-            report.error("schema", f"the default does not fit the key's schema: {problem.message}", at, found=problem.found, expected=problem.expected)
+            report.error(
+                "schema",
+                f"the default does not fit the key's schema: {problem.message}",
+                at,
+                found=problem.found,
+                expected=problem.expected,
+            )
     return StateKey(part.get("reducer", "replace"), schema, default, "default" in part)
 
 
@@ -291,9 +297,13 @@ class _StepCompiler:
         asked = source.get("requires_approval", True)
         approval = source.get("approval", {})
         if asked is False and "approval" in source:
-            self.report.error("contradiction", "`requires_approval: false` and an `approval` contradict each other", self._at("approval"), key=True)
+            self.report.error(
+                "contradiction", "`requires_approval: false` and an `approval` contradict each other", self._at("approval"), key=True
+            )
         if isinstance(asked, str) and "if" in approval:
-            self.report.error("said_twice", "the condition stands in `requires_approval` and in `approval.if`; write it once", self._at("approval", "if"))
+            self.report.error(
+                "said_twice", "the condition stands in `requires_approval` and in `approval.if`; write it once", self._at("approval", "if")
+            )
         at = approval.get("at", "after" if self.kind is Kind.LLM_TASK else "before")
         if at == "after" and self.known and self.kind not in CALLS:
             self.report.error(
@@ -307,7 +317,9 @@ class _StepCompiler:
         elif "if" in approval:
             condition = self.texts.expression(approval["if"], self._at("approval", "if"), self.index, phase)
         shown = {
-            key: self.texts.value(approval[key], self._at("approval", key), self.index, phase) for key in ("title", "show") if key in approval
+            key: self.texts.value(approval[key], self._at("approval", key), self.index, phase)
+            for key in ("title", "show")
+            if key in approval
         }
         return Gate(
             at=at,

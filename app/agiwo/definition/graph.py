@@ -73,7 +73,7 @@ def graph_mermaid(workflow: Workflow) -> str:
         text = "" if edge.kind in _UNSAID else f'|"{_label(said or edge.kind)}"|'
         lines.append(f"  s_{body.steps[edge.source].id} {ARROWS[edge.kind]}{text} s_{body.steps[edge.target].id}")
     if workflow.error_handler is not None:
-        lines.append(f'  failed([any failure]) -.-> s_{body.steps[workflow.error_handler].id}')
+        lines.append(f"  failed([any failure]) -.-> s_{body.steps[workflow.error_handler].id}")
     if workflow.finally_:
         lines.append("  ended([every end])")
         lines += [f"  ended -.-> s_{body.steps[index].id}" for index in workflow.finally_]

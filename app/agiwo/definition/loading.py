@@ -76,7 +76,13 @@ def _loaded(value: JSON, source: str, places: dict[str, Place], problems: list[P
         if prefix:
             for key in value:
                 if key != "workflow":
-                    outer.error("unknown_key", f"`{key[:80]}` stands beside `workflow`; only `workflow` may stand there", (key,), key=True, found=key[:80])
+                    outer.error(
+                        "unknown_key",
+                        f"`{key[:80]}` stands beside `workflow`; only `workflow` may stand there",
+                        (key,),
+                        key=True,
+                        found=key[:80],
+                    )
             report = Report(places, prefix, outer.problems)
             value = value["workflow"]
         sound = WORKFLOW(report, value, ())
@@ -106,9 +112,9 @@ def _as_text(value: JSON, sound: Any, places: Mapping[str, Place], at: str) -> J
 def _deeper(value: Any, levels: int) -> bool:
     layer: list[Any] = [value]
     for _ in range(levels + 1):
-        layer = [part for item in layer if isinstance(item, Mapping | list) for part in (item.values() if isinstance(item, Mapping) else item)]
+        layer = [
+            part for item in layer if isinstance(item, Mapping | list) for part in (item.values() if isinstance(item, Mapping) else item)
+        ]
         if not layer:
             return False
     return True
-
-

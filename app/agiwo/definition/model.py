@@ -53,9 +53,7 @@ def error_route(report: Report, value: JSON, at: Path) -> object:
 
 case = Record("a case", {"when": expression, "goto": target}, ("when", "goto"))
 cases = Many(case, 1, "a list of cases")
-route = Record(
-    "a route", {"choose": expression, "targets": Named(target, least=1), "cases": cases, "default": target}
-)
+route = Record("a route", {"choose": expression, "targets": Named(target, least=1), "cases": cases, "default": target})
 retry_policy = Record("a retry policy", {
     "max_attempts": Number(1, 1000),
     "delay": Duration(zero=True),

@@ -12,6 +12,7 @@ from typing import Any
 from agiwo.definition.compiled import Target, Word
 from agiwo.definition.report import Path, Report, nearest
 from agiwo.definition.shape import BAD, not_supported
+from agiwo.errors import is_a
 from agiwo.template import ROOTS
 
 EXCEPTIONS = ("failure", "timeout", "reject")
@@ -180,11 +181,17 @@ class _Linker:
 
     def _never_taken(self, errors: tuple[str, ...], taken: dict[str, int], place: int) -> None:
         """The first match wins, so what stands behind a match of everything is never reached."""
-        before = taken.get("")
-        if before is not None:
-            self._error("never_taken", f"this route can never be taken: entry {before + 1} takes every error", ("on_failure", place))
-        elif errors and all(e in taken for e in errors):
-            self._error("never_taken", f"this route can never be taken: `{errors[0]}` is taken by entry {taken[errors[0]] + 1}", ("on_failure", place))
+        whole = taken.get("")
+        for name, entry in taken.items():
+            if errors and all(name and is_a(e, name) for e in errors):
+                self._error(
+                    "never_taken", f"this route can never be taken: entry {entry + 1} takes `{name}` before it", ("on_failure", place)
+                )
+                break
+        else:
+            # A route for everything leaves out only what has an unknown outcome.
+            if whole is not None and (not errors or all(not is_a(e, "UnknownOutcome") for e in errors)):
+                self._error("never_taken", f"this route can never be taken: entry {whole + 1} takes every error", ("on_failure", place))
         for name in errors or ("",):
             taken.setdefault(name, place)
 
@@ -211,7 +218,9 @@ class _Linker:
                 continue
             when = str(case.get("when", place)).strip()
             if when in seen:
-                self._error("never_taken", f"this case can never be taken: case {seen[when] + 1} has the same condition", (*at, "cases", place))
+                self._error(
+                    "never_taken", f"this case can never be taken: case {seen[when] + 1} has the same condition", (*at, "cases", place)
+                )
             seen.setdefault(when, place)
             if "goto" in case:
                 self._add("route", case["goto"], (*at, "cases", place, "goto"), _PLAIN_WORDS, str(case.get("when", "")))
@@ -219,7 +228,13 @@ class _Linker:
             self._add("route", route["default"], (*at, "default"), _PLAIN_WORDS, "default")
 
     def _add(
-        self, kind: str, value: Any, at: tuple[str | int, ...], words: tuple[Word, ...], label: str | None = None, errors: tuple[str, ...] = ()
+        self,
+        kind: str,
+        value: Any,
+        at: tuple[str | int, ...],
+        words: tuple[Word, ...],
+        label: str | None = None,
+        errors: tuple[str, ...] = (),
     ) -> None:
         names = value if isinstance(value, list) else [value]
         allowed = {w.value for w in words}
@@ -232,7 +247,9 @@ class _Linker:
                 self.made.links.append(Link(self.index, kind, Target(word=Word(name)), where, label, errors))
                 return
             if name in allowed:
-                self.report.error("wrong_target", f"`{name}` stands alone, not in a list with steps", where, found=name, expected="the ids of steps")
+                self.report.error(
+                    "wrong_target", f"`{name}` stands alone, not in a list with steps", where, found=name, expected="the ids of steps"
+                )
             elif name == "compensate" and words == _FAILURE_WORDS:
                 not_supported(self.report, where, "`compensate`")
             elif name in (Word.CONTINUE, "compensate"):

@@ -18,21 +18,30 @@ Path = tuple[str | int, ...]
 
 
 class Report:
-    """The problems of one document. `places` is where its parts stand, `prefix` what encloses the workflow in the text (`("workflow",)`)."""
+    """The problems of one document.
 
-    def __init__(self, places: Mapping[str, Place] | None = None, prefix: Path = (), problems: Iterable[Problem] = ()) -> None:
-        self.places = dict(places or {})
+    `places` is where its parts stand, `prefix` what encloses the workflow in the text (`("workflow",)`), `source` the text.
+    """
+
+    def __init__(
+        self, places: Mapping[str, Place] | None = None, prefix: Path = (), problems: Iterable[Problem] = (), source: str = ""
+    ) -> None:
+        self.places = places or {}
+        self._lines = source.split("\n")
         self.prefix = prefix
         self._found: dict[tuple[str, str, str], Problem] = {}
         for problem in problems:
             self._keep(problem)
 
-    def error(self, code: str, message: str, at: Path, *, key: bool = False, severity: str = "error", **more: Any) -> None:
-        """Note a fault at path `at` within the workflow; with `key` its line is that of the key. `more` as in Problem."""
+    def error(self, code: str, message: str, at: Path, *, key: bool = False, severity: str = "error", inner: int = 0, **more: Any) -> None:
+        """Note a fault at path `at` within the workflow; with `key` its line is that of the key. `more` as in Problem.
+
+        `inner` is the line within a text of several lines, counted from 1.
+        """
         place = pointer(*self.prefix, *at)
         if "nearest" in more and more["nearest"]:
             message = f"{message}; did you mean `{more['nearest']}`?"
-        self._keep(self._located(Problem(code, message, place, severity=severity, **more), key))
+        self._keep(self._located(Problem(code, message, place, severity=severity, **more), key, inner))
 
     def warning(self, code: str, message: str, at: Path, *, key: bool = False, **more: Any) -> None:
         """Note what is allowed and probably not meant."""
@@ -66,10 +75,12 @@ class Report:
     def _keep(self, problem: Problem) -> None:
         self._found.setdefault((problem.code, problem.pointer, problem.message), problem)
 
-    def _located(self, problem: Problem, key: bool) -> Problem:
+    def _located(self, problem: Problem, key: bool, inner: int) -> Problem:
         place = next(locate(self.places, problem.pointer), None) if self.places else None
         if place is None:
             return problem
+        if inner and place.line <= len(self._lines) and self._lines[place.line - 1][place.column - 1 : place.column] in ("|", ">"):
+            return replace(problem, line=place.line + inner, column=1)
         line, column = (place.key_line, place.key_column) if key else (place.line, place.column)
         return replace(problem, line=line, column=column)
 

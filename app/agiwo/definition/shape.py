@@ -44,7 +44,9 @@ class Text:
             report.wrong(at, value, self.expected)
             return BAD
         if len(value) > self.longest:
-            report.error("too_long", f"expected at most {self.longest} characters, found {len(value)}", at, expected=f"at most {self.longest}")
+            report.error(
+                "too_long", f"expected at most {self.longest} characters, found {len(value)}", at, expected=f"at most {self.longest}"
+            )
             return BAD
         if self.pattern is not None and re.fullmatch(self.pattern, value) is None:
             report.error("wrong_form", f"expected {self.expected}, found {shown(value)}", at, found=shown(value), expected=self.expected)
@@ -67,7 +69,12 @@ class Words:
         expected = "one of " + ", ".join(self.allowed)
         near = nearest(value, self.allowed) if isinstance(value, str) else None
         report.error(
-            "wrong_value", f"expected {expected}, found {kind_of(value)} {shown(value)}", at, found=shown(value), expected=expected, nearest=near
+            "wrong_value",
+            f"expected {expected}, found {kind_of(value)} {shown(value)}",
+            at,
+            found=shown(value),
+            expected=expected,
+            nearest=near,
         )
         return BAD
 
@@ -160,7 +167,12 @@ class Named:
         for name, part in value.items():
             if self.key is not None and re.fullmatch(self.key, name) is None:
                 report.error(
-                    "wrong_form", f"the key {shown(name)} is not {self.key_words}", (*at, name), key=True, found=name, expected=self.key_words
+                    "wrong_form",
+                    f"the key {shown(name)} is not {self.key_words}",
+                    (*at, name),
+                    key=True,
+                    found=name,
+                    expected=self.key_words,
                 )
                 continue
             found = self.item(report, part, (*at, name))
@@ -193,7 +205,9 @@ class Record:
             elif name in self.later:
                 not_supported(report, (*at, name), f"`{name}`", key=True)
             elif name in self.elsewhere:
-                report.error("misplaced_key", f"`{name}` does not belong to {self.what}: {self.elsewhere[name]}", (*at, name), key=True, found=name)
+                report.error(
+                    "misplaced_key", f"`{name}` does not belong to {self.what}: {self.elsewhere[name]}", (*at, name), key=True, found=name
+                )
             else:
                 self._unknown(report, name, (*at, name))
         for name in self.required:
@@ -238,7 +252,9 @@ def schema(report: Report, value: JSON, at: Path) -> Any:
     except InvalidInput as exc:
         for problem in exc.problems:
             inside = tuple(p.replace("~1", "/").replace("~0", "~") for p in problem.pointer.split("/")[1:])
-            report.error(problem.code, f"not a usable JSON Schema: {problem.message}", (*at, *inside), found=problem.found, expected=problem.expected)
+            report.error(
+                problem.code, f"not a usable JSON Schema: {problem.message}", (*at, *inside), found=problem.found, expected=problem.expected
+            )
         return BAD
 
 
@@ -266,5 +282,3 @@ class Only:
 
     def __call__(self, report: Report, value: JSON, at: Path) -> Any:
         return value if value == self.value else not_supported(report, at, f"`{at[-1]}: {shown(value)}`")
-
-

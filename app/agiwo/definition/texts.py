@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agiwo.definition.report import Path, Report
-from agiwo.template import Expression, Read, TemplateErrors, ValueTemplate, compile_expression, compile_value
+from agiwo.template import Expression, Read, TemplateErrors, ValueTemplate, compile_expression, compile_value, is_template
 from agiwo.values import JSON
 
 CONTEXT = "context"  # once, at the start of the instance
@@ -29,7 +29,7 @@ class Use:
     at: Path
     reads: tuple[Read, ...]
     secrets: frozenset[str] = frozenset()
-    conjuncts: tuple[str, ...] = ()
+    source: JSON = None
 
 
 class Texts:
@@ -49,7 +49,7 @@ class Texts:
             self._refuse(exc, at)
             return None
         if not made.constant:
-            self.uses.append(Use(step, phase, at, made.reads, made.secrets))
+            self.uses.append(Use(step, phase, at, made.reads, made.secrets, source))
         return made
 
     def expression(self, source: str, at: Path, step: int | None, phase: str) -> Expression | None:
@@ -59,14 +59,32 @@ class Texts:
         except TemplateErrors as exc:
             self._refuse(exc, at)
             return None
-        self.uses.append(Use(step, phase, at, made.reads, conjuncts=made.conjuncts))
+        self.uses.append(Use(step, phase, at, made.reads))
         return made
 
     def _refuse(self, exc: TemplateErrors, at: Path) -> None:
         for error in exc.errors:
             data: Mapping[str, Any] = error.data if isinstance(error.data, Mapping) else {}
             inside = tuple(part.replace("~1", "/").replace("~0", "~") for part in str(data.get("pointer", "")).split("/")[1:])
-            self._report.error("template", error.message, (*at, *inside), found=str(data.get("template", ""))[:200])
+            self._report.error("template", error.message, (*at, *inside), found=str(data.get("template", ""))[:200], inner=_line(data))
+
+
+def _line(data: Mapping[str, Any]) -> int:
+    line = data.get("line")
+    return line if isinstance(line, int) else 0
+
+
+def place_of(use: Use, read: Read) -> Path:
+    """Where in a value the text stands that reads this."""
+    found = _leaf(use.source, read, use.at)
+    return use.at if found is None else found
+
+
+def _leaf(source: JSON, read: Read, at: Path) -> Path | None:
+    if isinstance(source, str):
+        return at if is_template(source) and read in compile_value(source, allow_secrets=True).reads else None
+    parts = source.items() if isinstance(source, dict) else enumerate(source) if isinstance(source, list) else ()
+    return next((found for key, part in parts if (found := _leaf(part, read, (*at, key))) is not None), None)
 
 
 def _place(at: Path, step: int | None) -> str:

@@ -1,13 +1,14 @@
 """YAML or JSON text to plain values that keep what a person wrote, with the place of everything in it.
 
-Built on the parser's events, so that depth, size and aliases are counted while they come; it knows nothing of workflows and never raises for bad text.
+Built on the parser's events, so that depth, size and aliases are counted while they come; it knows nothing of workflows and never raises
+for bad text.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,7 +198,11 @@ class _Builder:
         if text in frame.keys:
             first = frame.keys[text]
             self._problem(
-                "duplicate_key", f"the key `{text[:80]}` stands twice here, first in line {first}", event, (*frame.at, text), found=text[:80]
+                "duplicate_key",
+                f"the key `{text[:80]}` stands twice here, first in line {first}",
+                event,
+                (*frame.at, text),
+                found=text[:80],
             )
         else:
             frame.keys[text] = line
@@ -387,7 +392,7 @@ def _quoted(text: str) -> str:
     return f"'{text}'" if '"' in text else f'"{text}"'
 
 
-def locate(places: dict[str, Place], at: str) -> Iterator[Place]:
+def locate(places: Mapping[str, Place], at: str) -> Iterator[Place]:
     """The places that fit a pointer, nearest first: its own, else those of what encloses it."""
     while True:
         place = places.get(at)

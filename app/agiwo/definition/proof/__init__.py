@@ -9,6 +9,11 @@ from collections.abc import Collection, Mapping
 
 from agiwo.definition.compile import Draft
 from agiwo.definition.contract import ToolContract
+from agiwo.definition.proof.calls import prove_calls
+from agiwo.definition.proof.liveness import prove_liveness
+from agiwo.definition.proof.reads import prove_reads
+from agiwo.definition.proof.structure import prove_structure
+from agiwo.definition.proof.ways import Ways
 from agiwo.definition.report import Report
 
 
@@ -21,3 +26,8 @@ def prove(
     secrets: Collection[str] | None = None,
 ) -> None:
     """Run all proofs; `models` and `secrets` are the names that exist, None where they are not known."""
+    ways = Ways(draft)
+    prove_structure(ways, report)
+    prove_liveness(ways, report)
+    prove_calls(ways, contracts, models, report)
+    prove_reads(ways, report, secrets)

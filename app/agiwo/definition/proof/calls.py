@@ -1,0 +1,172 @@
+"""What steps ask of tools and models: names that exist, parameters that fit, retries that do no harm, writes to declared keys, clocks that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from agiwo.definition.compiled import Gate, Kind, Step
+from agiwo.definition.contract import ToolContract
+from agiwo.definition.durations import seconds, worded
+from agiwo.definition.proof.reads import written_keys
+from agiwo.definition.proof.ways import Ways
+from agiwo.definition.report import Path, Report, nearest
+from agiwo.schema import Schema
+from agiwo.template import is_template
+from agiwo.values import JSON, shown
+
+
+def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Collection[str] | None, report: Report) -> None:
+    """Look at each step by itself, beside the contracts of tools and the names of model profiles."""
+    declared = {*ways.draft.sound.get("context", {}), *ways.draft.sound.get("state", {})}
+    for step in ways.steps:
+        source, at = ways.made.steps[step.index], ways.made.place(step.index)
+        if step.tool is not None and step.contract is None:
+            report.error(
+                "unknown_tool", f"there is no tool `{step.tool[:80]}`", (*at, "tool"), found=step.tool[:80],
+                expected="one of " + ", ".join(sorted(contracts)[:30]), nearest=nearest(step.tool, contracts),
+            )  # fmt: skip
+        if step.contract is not None:
+            _tool(step, step.contract, source, at, report)
+        if step.kind is Kind.LLM_TASK and models is not None and step.llm["profile"] not in models:
+            profile = str(step.llm["profile"])
+            where = (*at, "llm") if isinstance(source.get("llm"), str) else (*at, "llm", "profile") if "llm" in source else at
+            report.error(
+                "unknown_model", f"there is no model profile `{profile[:80]}`", where, found=profile[:80],
+                expected="one of " + ", ".join(sorted(models)), nearest=nearest(profile, models),
+            )  # fmt: skip
+        _retry(step, source, at, report)
+        _wait(step, source, at, report)
+        _constant_conditions(step, source, at, report)
+        for block, key in written_keys(source):
+            if key not in declared:
+                report.error(
+                    "undeclared_key", f"`{key}` is declared neither under `context` nor under `state`, so nothing can write it", (*at, block, key),
+                    key=True, found=key, expected="one of " + ", ".join(sorted(declared)) if declared else "a declared key",
+                    nearest=nearest(key, declared),
+                )  # fmt: skip
+    _clocks(ways, report)
+
+
+# Tools
+
+
+def _tool(step: Step, contract: ToolContract, source: Mapping[str, Any], at: Path, report: Report) -> None:
+    if not contract.effect_declared:
+        report.warning(
+            "undeclared_effect", f"`{contract.name}` does not say what it does to the world; it counts as a write", (*at, "tool")
+        )
+    parameters = source.get("parameters", {})
+    if isinstance(parameters, dict):
+        _parameters(contract, parameters, (*at, "parameters"), at, report)
+
+
+def _parameters(contract: ToolContract, given: Mapping[str, JSON], at: Path, step_at: Path, report: Report) -> None:
+    schema = contract.parameters
+    known: Mapping[str, Any] = schema.get("properties", {})
+    closed = schema.get("additionalProperties", True) is False
+    for name, value in given.items():
+        if name in known:
+            _constant(contract, known[name], value, (*at, name), report)
+        elif closed or (known and nearest(name, known)):
+            report.error(
+                "unknown_parameter", f"`{contract.name}` has no parameter `{name[:80]}`", (*at, name), key=True, found=name[:80],
+                expected="one of " + ", ".join(sorted(known)) if known else "no parameters", nearest=nearest(name, known),
+            )  # fmt: skip
+    for name in schema.get("required", ()):
+        if name not in given:
+            where = at if given else step_at
+            report.error("missing_parameter", f"`{contract.name}` needs the parameter `{name}`", where, key=True, expected=name)
+
+
+def _constant(contract: ToolContract, part: Any, value: JSON, at: Path, report: Report) -> None:
+    """Check what is known of one parameter: a constant whole, of an object or list its constant members."""
+    if _has_template(value):
+        return
+    definitions = {key: contract.parameters[key] for key in ("$defs", "definitions") if key in contract.parameters}
+    schema = Schema.compile({**part, **definitions} if isinstance(part, Mapping) and definitions else part)
+    for problem in schema.problems(schema.convert(value)):
+        inside = tuple(p.replace("~1", "/").replace("~0", "~") for p in problem.pointer.split("/")[1:])
+        report.error(
+            "wrong_parameter", f"`{contract.name}`, parameter `{at[-1]}`: {problem.message}", (*at, *inside), found=problem.found,
+            expected=problem.expected, nearest=problem.nearest,
+        )  # fmt: skip
+
+
+def _has_template(value: JSON) -> bool:
+    if isinstance(value, str):
+        return is_template(value)
+    if isinstance(value, dict):
+        return any(_has_template(part) for part in value.values())
+    return isinstance(value, list) and any(_has_template(part) for part in value)
+
+
+# Retries, waits, conditions
+
+
+def _retry(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
+    policy = source.get("retry_policy")
+    if step.contract is None or policy is None or step.effect.safe_to_repeat:
+        return
+    if policy.get("max_attempts", 1) > 1:
+        report.error(
+            "unsafe_retry", f"`{step.tool}` is {step.effect.value}: a second try could do its work twice; write `max_attempts: 1`, or use a tool "
+            "that is safe to repeat", (*at, "retry_policy", "max_attempts"), found=shown(policy["max_attempts"]), expected="1",
+        )  # fmt: skip
+
+
+def _wait(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
+    if step.kind is not Kind.WAIT or source.get("type") != "wait":
+        return
+    if ("duration" in source) == ("until" in source):
+        report.error("wrong_form", "a wait has either `duration` or `until`", (*at, "type"), expected="duration or until")
+    if "duration" in source and not _has_template(source["duration"]):
+        try:
+            seconds(source["duration"])
+        except ValueError as exc:
+            report.error("wrong_duration", f"{exc}, found {shown(source['duration'])}", (*at, "duration"), found=shown(source["duration"]))
+    if "until" in source and not isinstance(source["until"], str):
+        report.wrong((*at, "until"), source["until"], "a timestamp with zone, or a template")
+
+
+def _constant_conditions(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
+    for key, condition in (("when", step.when), ("guard", step.guard)):
+        if condition is not None and not condition.reads:
+            report.warning(
+                "constant_condition", f"`{key}` reads nothing, so it always gives the same", (*at, key), found=condition.source[:80]
+            )
+
+
+# Clocks
+
+
+def _clocks(ways: Ways, report: Report) -> None:
+    whole = ways.draft.workflow.timeout
+    for step in ways.steps:
+        source, at = ways.made.steps[step.index], ways.made.place(step.index)
+        if step.total_timeout is not None and "timeout" in source and step.timeout > step.total_timeout:
+            report.warning(
+                "clock_too_long",
+                f"one attempt may take {worded(step.timeout)}, all together only {worded(step.total_timeout)}",
+                (*at, "timeout"),
+            )
+        for key, value in _own_clocks(step, source) if whole is not None else ():
+            if whole is not None and value > whole:
+                report.warning(
+                    "clock_too_long", f"`{step.id}` may take {worded(value)}, the whole workflow only {worded(whole)}", (*at, *key),
+                    found=worded(value), expected=f"at most {worded(whole)}",
+                )  # fmt: skip
+
+
+def _own_clocks(step: Step, source: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:
+    if "timeout" in source:
+        yield ("timeout",), step.timeout
+    gate: Gate | None = step.gate
+    if gate is not None:
+        yield (("approval", "timeout") if "timeout" in source.get("approval", {}) else ("id",)), gate.timeout
+    duration = source.get("duration")
+    if duration is not None and not _has_template(duration):
+        try:
+            yield ("duration",), seconds(duration)
+        except ValueError:
+            return

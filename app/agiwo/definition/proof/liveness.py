@@ -1,0 +1,135 @@
+"""Which steps can be live at once; no step is started twice at once, and concurrent writers of one key need a reducer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agiwo.definition.compiled import JoinKind, Step
+from agiwo.definition.proof.ways import Ways, bits
+from agiwo.definition.reading import mask_of
+from agiwo.definition.report import Report
+
+_JOINED = ("depends", "row")
+
+
+def prove_liveness(ways: Ways, report: Report) -> None:
+    """Report targets that would run twice, and writers that would overwrite each other."""
+    together = live_together(ways)
+    _twice(ways, together, report)
+    _writers(ways, together, report)
+
+
+def live_together(ways: Ways) -> list[int]:
+    """For each step the mask of the steps that may be live while it is."""
+    together = [0] * ways.count
+    todo: list[tuple[int, int]] = []
+
+    def meet(x: int, y: int) -> None:
+        if x != y and not together[x] >> y & 1:
+            together[x] |= 1 << y
+            together[y] |= 1 << x
+            todo.append((x, y))
+            todo.append((y, x))
+
+    starts = list(ways.draft.reading.start)
+    for started in [starts, *_forks(ways)]:
+        for n, x in enumerate(started):
+            for y in started[n + 1 :]:
+                if not _waits(ways, x, y) and not _waits(ways, y, x):
+                    meet(x, y)
+    while todo:
+        x, y = todo.pop()
+        for edge in ways.after[y]:
+            if edge.kind not in _JOINED or not ways.waits_for(ways.steps[edge.target]) >> x & 1:
+                meet(x, edge.target)
+    return together
+
+
+def _waits(ways: Ways, x: int, y: int) -> bool:
+    """Whether x only starts once y has come to rest."""
+    step = ways.steps[x]
+    if step.join is None or not ways.waits_for(step) >> y & 1:
+        return False
+    return not any(edge.target == x and edge.kind not in _JOINED for source in bits(ways.before[x]) for edge in ways.after[source])
+
+
+def _forks(ways: Ways) -> Iterator[list[int]]:
+    """What one end of one step may start together: the targets of one link, and all that wait for the step."""
+    for step in ways.steps:
+        joined = [edge.target for edge in ways.after[step.index] if edge.kind in _JOINED]
+        if len(joined) > 1:
+            yield joined
+        for link in ways.links[step.index]:
+            waiting = [target for target in joined if _may_start(ways, step, target)] if link.exceptional else joined
+            if len(link.target.steps) + len(waiting) > 1 and link.target.steps:
+                yield list(dict.fromkeys((*link.target.steps, *waiting)))
+
+
+def _may_start(ways: Ways, source: Step, target: int) -> bool:
+    """Whether a step that waits for `source` can start, or lead on, although a route took the failure of `source`."""
+    join = ways.steps[target].join
+    assert join is not None
+    leads_on = join.kind is not JoinKind.ROW and any(link.kind in ("success", "skip") for link in ways.links[target])
+    return len(join.sources) > 1 or join.kind is JoinKind.ALL_DONE or leads_on
+
+
+def _twice(ways: Ways, together: list[int], report: Report) -> None:
+    jumps: dict[int, dict[int, str]] = {}
+    for edge in ways.edges:
+        if edge.kind not in _JOINED:
+            jumps.setdefault(edge.target, {}).setdefault(edge.source, edge.kind)
+    for target, sources in jumps.items():
+        step = ways.steps[target]
+        if ways.made.steps[target].get("activation") == "each":
+            continue
+        pair = _pair(sources, together, target)
+        if pair is None:
+            continue
+        a, b = (ways.made.ids[index] for index in pair)
+        if target in pair:
+            other = a if pair[1] == target else b
+            message = f"`{step.id}` would run twice: `{other}` jumps to it and can run beside it; write `depends_on: [{other}]`"
+        else:
+            message = f"`{step.id}` would run twice: `{a}` and `{b}` can run together; write `depends_on: [{a}, {b}]`"
+        report.error(
+            "runs_twice",
+            f"{message}, or `activation: each` if it is meant",
+            ways.made.place(target, "id"),
+            via=(a, b, step.id),
+            found=step.id,
+        )
+
+
+def _pair(sources: dict[int, str], together: list[int], target: int) -> tuple[int, int] | None:
+    mask = mask_of(sources)
+    for source in sorted(sources):
+        beside = together[source] & mask
+        if beside:
+            return source, next(bits(beside))
+    for source in sorted(sources):
+        if together[source] >> target & 1:
+            return source, target
+    return None
+
+
+def _writers(ways: Ways, together: list[int], report: Report) -> None:
+    writers: dict[str, list[Step]] = {}
+    for step in ways.steps:
+        source = ways.made.steps[step.index]
+        for key in {**source.get("values", {}), **source.get("writes", {})}:
+            writers.setdefault(key, []).append(step)
+    state = ways.draft.workflow.state
+    for key, steps in writers.items():
+        if key in state and state[key].reducer != "replace":
+            continue
+        mask = mask_of(step.index for step in steps)
+        for step in steps:
+            beside = together[step.index] & mask
+            if beside and next(bits(beside)) < step.index:
+                other = ways.made.ids[next(bits(beside))]
+                block = "writes" if key in ways.made.steps[step.index].get("writes", {}) else "values"
+                report.error(
+                    "concurrent_writers", f"`{other}` and `{step.id}` can run together and both write `{key}`; declare it under `state` with a "
+                    "reducer that can join two writes", ways.made.place(step.index, block, key), key=True, via=(other, step.id), found=key,
+                )  # fmt: skip
+                break
