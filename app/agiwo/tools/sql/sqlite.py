@@ -15,7 +15,14 @@ from agiwo.tools.sql.rows import column_names, row, too_many
 from agiwo.tools.sql.statement import Statement, bound
 from agiwo.values import encode
 
-_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+# The file is opened for reading only, which these could get around.
+_REFUSED = {
+    sqlite3.SQLITE_ATTACH,
+    sqlite3.SQLITE_DETACH,
+    sqlite3.SQLITE_PRAGMA,
+    sqlite3.SQLITE_TRANSACTION,
+    sqlite3.SQLITE_SAVEPOINT,
+}
 _STEPS_BETWEEN_LOOKS = 10_000
 _GRACE = 0.8
 
@@ -41,7 +48,7 @@ def _read(spec: ConnectionSpec, statement: Statement, most: int, stop: threading
     except sqlite3.Error:
         raise StepError(f"the file of the connection {spec.name!r} cannot be opened", type="Unavailable", not_done=True) from None
     try:
-        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
+        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in _REFUSED else sqlite3.SQLITE_OK)
         connection.set_progress_handler(stop.is_set, _STEPS_BETWEEN_LOOKS)
         cursor = connection.execute(statement.text, [_bindable(value) for value in statement.values])
         columns = column_names(column[0] for column in cursor.description or ())
@@ -66,7 +73,7 @@ def _bindable(value: Any) -> Any:
 def _failure(exc: sqlite3.Error, spec: ConnectionSpec) -> StepError:
     said = f"{spec.name}: {exc}"
     code = getattr(exc, "sqlite_errorcode", None)
-    if code == sqlite3.SQLITE_AUTH:
+    if code in (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY):
         return StepError(f"{said} (only reading is allowed)", type="PermissionDenied", not_done=True)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN):
         return StepError(said, type="Unavailable", not_done=True)
