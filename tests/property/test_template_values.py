@@ -26,8 +26,33 @@ from agiwo.template import (
 )
 from agiwo.values import canonical, encode
 
-PIECES = ["{{ input.s }}", "{%", "%}", "{{", "}}", "{#", "#}", "'", '"', "$", "<", "&", "\\", "\r", "\n", ":p1", "--", "s", "7", "ü", "\U0001f600"]
-TEXT = st.one_of(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20), st.lists(st.sampled_from(PIECES)).map("".join))
+PIECES = [
+    "{{ input.s }}",
+    "{%",
+    "%}",
+    "{{",
+    "}}",
+    "{#",
+    "#}",
+    "'",
+    '"',
+    "$",
+    "<",
+    "&",
+    "\\",
+    "\r",
+    "\n",
+    ":p1",
+    "--",
+    "s",
+    "7",
+    "ü",
+    "\U0001f600",
+]
+TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20),
+    st.lists(st.sampled_from(PIECES)).map("".join),
+)
 SCALAR = st.one_of(st.none(), st.booleans(), st.integers(-(10**99), 10**99), st.floats(allow_nan=False, allow_infinity=False), TEXT)
 JSON = st.recursive(SCALAR, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXT, inner, max_size=4)), max_leaves=12)
 
@@ -129,7 +154,10 @@ def _texts(value: Any) -> list[str]:
     return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
 
 
-@given(st.lists(st.sampled_from([*PIECES, " ", "input", ".", "s", "|", "upper", "(", ")", "[", "]", "if", "for", "in", "set", "x", "=", "1", ",", "end", "raw", "~", "-", "*", "secrets.K", "is", "steps"]), max_size=30).map("".join))
+WORDS = list(".|()[]x=1,~-*") + ["input", "s", "upper", "if", "for", "in", "set", "end", "raw", "secrets.K", "is", "steps"]
+
+
+@given(st.lists(st.sampled_from([*PIECES, *WORDS, " "]), max_size=30).map("".join))
 def test_any_text_compiles_or_is_refused_with_a_place(text: str) -> None:
     for compile_ in (compile_value, compile_expression):
         try:
@@ -156,7 +184,9 @@ EXPRESSION = st.recursive(
     lambda inner: st.one_of(
         st.tuples(inner, FILTER).map(lambda p: f"({p[0]}) | {p[1]}"),
         st.tuples(inner, FILTER).map(lambda p: f"({p[0]}) | map('{p[1]}')"),
-        st.tuples(inner, st.sampled_from(["+", "*", "~", "**", "//", "==", "<", "in", "and", "or"]), inner).map(lambda p: f"({p[0]}) {p[1]} ({p[2]})"),
+        st.tuples(inner, st.sampled_from(["+", "*", "~", "**", "//", "==", "<", "in", "and", "or"]), inner).map(
+            lambda p: f"({p[0]}) {p[1]} ({p[2]})"
+        ),
         st.tuples(inner, inner).map(lambda p: f"({p[0]}) | replace(({p[1]}) | string, input.t)"),
         st.tuples(inner, inner).map(lambda p: f"({p[0]}) | join({p[1]})"),
         st.tuples(inner, inner).map(lambda p: f"[{p[0]}, {p[1]}]"),

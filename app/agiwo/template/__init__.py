@@ -4,9 +4,9 @@ Pure: nothing here reads a clock, a file or an environment, changes what it was 
 """
 
 from agiwo.template.absent import Absent, Namespace, Scope, nearest, path_text
+from agiwo.template.catalog import FILTERS, FUNCTIONS, TESTS, Entry
 from agiwo.template.compiler import MAX_LOOPS
 from agiwo.template.expression import Expression, TemplateErrors, compile_expression
-from agiwo.template.filters import FILTERS, FUNCTIONS, TESTS, Entry
 from agiwo.template.marks import HIDDEN, SecretName, SecretSlot, fill_secrets, mask
 from agiwo.template.meter import MAX_RESULT, MAX_SOURCE, MAX_UNITS, weigh
 from agiwo.template.parse import MAX_NESTING, is_template

@@ -13,7 +13,8 @@ from jinja2 import nodes
 from agiwo.errors import TemplateError
 from agiwo.template import operators as op
 from agiwo.template.absent import Absent, Scope, described
-from agiwo.template.compiler import Compiler, Eval, Exec, Frame, constant_reader
+from agiwo.template.compiler import Compiler, Exec
+from agiwo.template.evaluation import Eval, Frame, constant_reader
 from agiwo.template.marks import SecretName
 from agiwo.template.meter import Meter
 from agiwo.template.parse import Broken, Parsed, parse_expression, parse_template

@@ -1,15 +1,13 @@
-"""The filters, tests and functions that a template may call; nothing that is not in these tables can be called.
+"""What the filters and functions of the language do; `catalog` says which of them a template may call.
 
 Each counts its work before doing it, never changes what it was given, and reads no clock, locale or file.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -18,31 +16,14 @@ from agiwo.errors import TemplateError, ValueRefused
 from agiwo.template import operators as op
 from agiwo.template.absent import Absent, described, step_into
 from agiwo.template.meter import Meter
-from agiwo.template.tables import text_table
 from agiwo.values import canonical, decode_strict, encode
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
-_UNSET = object()
+UNSET = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A callable of the template language: what it does in one line, and the function (meter, value, arguments…)."""
-
-    doc: str
-    run: Callable[..., Any]
-
-    def accepts(self, args: int, names: tuple[str, ...]) -> str | None:
-        """Why a call with that many arguments and these names does not fit, or None."""
-        try:
-            inspect.signature(self.run).bind(*([None] * (args + 2)), **dict.fromkeys(names))
-        except TypeError as exc:
-            return str(exc)
-        return None
-
-
-def _items(meter: Meter, value: object, name: str) -> list[Any]:
+def elements(meter: Meter, value: object, name: str) -> list[Any]:
     """The elements of a list, the keys of an object, the characters of a text; each counts."""
     if not isinstance(value, list | tuple | dict | str):
         raise TemplateError(f"`{name}` needs a list, found {described(value)}")
@@ -50,7 +31,7 @@ def _items(meter: Meter, value: object, name: str) -> list[Any]:
     return list(value)
 
 
-def _text(meter: Meter, value: object, name: str) -> str:
+def as_text(meter: Meter, value: object, name: str) -> str:
     """A value as text, as a longer text writes it; counted."""
     if isinstance(value, list | tuple | dict):
         raise TemplateError(f"`{name}` needs text, found {described(value)}")
@@ -59,14 +40,14 @@ def _text(meter: Meter, value: object, name: str) -> str:
     return out
 
 
-def _object(meter: Meter, value: object, name: str) -> dict[str, Any]:
+def as_object(meter: Meter, value: object, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TemplateError(f"`{name}` needs an object, found {described(value)}")
     meter.walk(1 + len(value))
     return value
 
 
-def _attribute(item: object, attribute: object, index: int) -> object:
+def attribute_of(item: object, attribute: object, index: int) -> object:
     """The member that a dotted attribute (or an index) names, or an Absent."""
     if type(attribute) is int:
         return step_into(item, attribute, f"element {index}")
@@ -80,7 +61,7 @@ def _attribute(item: object, attribute: object, index: int) -> object:
     return value
 
 
-def _present(value: object) -> object:
+def present(value: object) -> object:
     return op.admit(value, "an element")
 
 
@@ -88,7 +69,7 @@ def _keys(meter: Meter, items: list[Any], attribute: object, folded: bool, name:
     """What a list is ordered or grouped by: the elements or their attribute; text without regard to case if `folded`."""
     out: list[Any] = []
     for index, item in enumerate(items):
-        key = item if attribute is None else _present(_attribute(item, attribute, index))
+        key = item if attribute is None else present(attribute_of(item, attribute, index))
         if isinstance(key, str):
             meter.walk(len(key))
             key = key.lower() if folded else key
@@ -113,38 +94,38 @@ def _identity(meter: Meter, value: object, folded: bool) -> object:
     return ("json", canonical(value))
 
 
-def _default(meter: Meter, value: object, default_value: object = "", boolean: object = False) -> object:
+def do_default(meter: Meter, value: object, default_value: object = "", boolean: object = False) -> object:
     return default_value if boolean and not value else value
 
 
-def _length(meter: Meter, value: object) -> int:
+def do_length(meter: Meter, value: object) -> int:
     if not isinstance(value, str | list | tuple | dict):
         raise TemplateError(f"`length` needs a list, an object or a text, found {described(value)}")
     return len(value)
 
 
-def _upper(meter: Meter, value: object) -> str:
-    return _text(meter, value, "upper").upper()
+def do_upper(meter: Meter, value: object) -> str:
+    return as_text(meter, value, "upper").upper()
 
 
-def _lower(meter: Meter, value: object) -> str:
-    return _text(meter, value, "lower").lower()
+def do_lower(meter: Meter, value: object) -> str:
+    return as_text(meter, value, "lower").lower()
 
 
-def _title(meter: Meter, value: object) -> str:
-    return re.sub(r"[^\s\-(\[{<]+", lambda m: m.group()[0].upper() + m.group()[1:].lower(), _text(meter, value, "title"))
+def do_title(meter: Meter, value: object) -> str:
+    return re.sub(r"[^\s\-(\[{<]+", lambda m: m.group()[0].upper() + m.group()[1:].lower(), as_text(meter, value, "title"))
 
 
-def _capitalize(meter: Meter, value: object) -> str:
-    return _text(meter, value, "capitalize").capitalize()
+def do_capitalize(meter: Meter, value: object) -> str:
+    return as_text(meter, value, "capitalize").capitalize()
 
 
-def _trim(meter: Meter, value: object, chars: object = None) -> str:
-    return _text(meter, value, "trim").strip(None if chars is None else op.text(chars, "the characters of `trim`"))
+def do_trim(meter: Meter, value: object, chars: object = None) -> str:
+    return as_text(meter, value, "trim").strip(None if chars is None else op.text(chars, "the characters of `trim`"))
 
 
-def _replace(meter: Meter, value: object, old: object, new: object, count: object = None) -> str:
-    source = _text(meter, value, "replace")
+def do_replace(meter: Meter, value: object, old: object, new: object, count: object = None) -> str:
+    source = as_text(meter, value, "replace")
     before, after = op.text(old, "what `replace` looks for"), op.text(new, "what `replace` puts in")
     most = -1 if count is None else min(op.whole(count, "the count of `replace`"), len(source) + 1)
     found = source.count(before) if most < 0 else min(source.count(before), most)
@@ -152,7 +133,7 @@ def _replace(meter: Meter, value: object, old: object, new: object, count: objec
     return source.replace(before, after, max(most, -1))
 
 
-def _split(meter: Meter, value: object, separator: object = None, most: object = -1) -> list[str]:
+def do_split(meter: Meter, value: object, separator: object = None, most: object = -1) -> list[str]:
     source = op.text(value, "what `split` splits")
     meter.walk(1 + len(source))
     cut = None if separator is None else op.text(separator, "the separator of `split`")
@@ -163,22 +144,22 @@ def _split(meter: Meter, value: object, separator: object = None, most: object =
     return out
 
 
-def _join(meter: Meter, value: object, d: object = "", attribute: object = None) -> str:
-    items = _items(meter, value, "join")
+def do_join(meter: Meter, value: object, d: object = "", attribute: object = None) -> str:
+    items = elements(meter, value, "join")
     glue = op.write(d, meter.units)
     pieces = []
     for index, item in enumerate(items):
-        piece = op.write(item if attribute is None else _present(_attribute(item, attribute, index)), meter.units)
+        piece = op.write(item if attribute is None else present(attribute_of(item, attribute, index)), meter.units)
         meter.walk(len(piece) + len(glue))
         pieces.append(piece)
     return glue.join(pieces)
 
 
-def _first(meter: Meter, value: object) -> object:
+def do_first(meter: Meter, value: object) -> object:
     return _end(value, 0, "first")
 
 
-def _last(meter: Meter, value: object) -> object:
+def do_last(meter: Meter, value: object) -> object:
     return _end(value, -1, "last")
 
 
@@ -188,26 +169,26 @@ def _end(value: object, index: int, name: str) -> object:
     return value[index] if value else Absent(f"the {name} element", "the list is empty")
 
 
-def _sum(meter: Meter, value: object, attribute: object = None, start: object = 0) -> object:
+def do_sum(meter: Meter, value: object, attribute: object = None, start: object = 0) -> object:
     total: object = start
-    for index, item in enumerate(_items(meter, value, "sum")):
-        number = item if attribute is None else _present(_attribute(item, attribute, index))
+    for index, item in enumerate(elements(meter, value, "sum")):
+        number = item if attribute is None else present(attribute_of(item, attribute, index))
         if not op.is_number(number):
             raise TemplateError(f"`sum` adds numbers, found {described(number)} at index {index}")
         total = op.add(meter, total, number)
     return total
 
 
-def _min(meter: Meter, value: object, case_sensitive: object = False, attribute: object = None) -> object:
+def do_min(meter: Meter, value: object, case_sensitive: object = False, attribute: object = None) -> object:
     return _extreme(meter, value, case_sensitive, attribute, "min")
 
 
-def _max(meter: Meter, value: object, case_sensitive: object = False, attribute: object = None) -> object:
+def do_max(meter: Meter, value: object, case_sensitive: object = False, attribute: object = None) -> object:
     return _extreme(meter, value, case_sensitive, attribute, "max")
 
 
 def _extreme(meter: Meter, value: object, case_sensitive: object, attribute: object, name: str) -> object:
-    items = _items(meter, value, name)
+    items = elements(meter, value, name)
     if not items:
         return Absent(f"the {name}", "the list is empty")
     keys = _keys(meter, items, attribute, not case_sensitive, name)
@@ -215,114 +196,58 @@ def _extreme(meter: Meter, value: object, case_sensitive: object, attribute: obj
     return items[pick(range(len(items)), key=keys.__getitem__)]
 
 
-def _sort(meter: Meter, value: object, reverse: object = False, case_sensitive: object = False, attribute: object = None) -> list[Any]:
-    items = _items(meter, value, "sort")
+def do_sort(meter: Meter, value: object, reverse: object = False, case_sensitive: object = False, attribute: object = None) -> list[Any]:
+    items = elements(meter, value, "sort")
     keys = _keys(meter, items, attribute, not case_sensitive, "sort")
     return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))]
 
 
-def _unique(meter: Meter, value: object, case_sensitive: object = False, attribute: object = None) -> list[Any]:
+def do_unique(meter: Meter, value: object, case_sensitive: object = False, attribute: object = None) -> list[Any]:
     seen: set[object] = set()
     out = []
-    for index, item in enumerate(_items(meter, value, "unique")):
-        key = _identity(meter, item if attribute is None else _present(_attribute(item, attribute, index)), not case_sensitive)
+    for index, item in enumerate(elements(meter, value, "unique")):
+        key = _identity(meter, item if attribute is None else present(attribute_of(item, attribute, index)), not case_sensitive)
         if key not in seen:
             seen.add(key)
             out.append(item)
     return out
 
 
-def _reverse(meter: Meter, value: object) -> object:
+def do_reverse(meter: Meter, value: object) -> object:
     if isinstance(value, str):
         meter.walk(1 + len(value))
         return value[::-1]
-    return _items(meter, value, "reverse")[::-1]
+    return elements(meter, value, "reverse")[::-1]
 
 
-def _map(
-    meter: Meter, value: object, filter: object = None, *args: object, attribute: object = None, default: object = _UNSET
-) -> list[Any]:
-    items = _items(meter, value, "map")
-    if (filter is None) is (attribute is None):
-        raise TemplateError("`map` takes a filter's name or `attribute=`")
-    if attribute is None:
-        run = _entry(FILTERS, filter, "filter").run
-        return [_present(run(meter, item, *args)) for item in items]
-    out = []
-    for index, item in enumerate(items):
-        found = _attribute(item, attribute, index)
-        out.append(default if isinstance(found, Absent) and default is not _UNSET else _present(found))
-    return out
-
-
-def _entry(table: Mapping[str, Entry], name: object, kind: str) -> Entry:
-    entry = table.get(name) if isinstance(name, str) else None
-    if entry is None:
-        raise TemplateError(f"there is no {kind} `{name if isinstance(name, str) else described(name)}`")
-    return entry
-
-
-def _chosen(meter: Meter, items: list[Any], values: list[Any], test: object, args: tuple[object, ...], keep: bool) -> list[Any]:
-    if test is None:
-        return [item for item, value in zip(items, values, strict=True) if bool(_present(value)) is keep]
-    run = _entry(TESTS, test, "test").run
-    loose = test in ("defined", "undefined")
-    out = []
-    for item, value in zip(items, values, strict=True):
-        meter.walk()
-        if bool(run(meter, value if loose else _present(value), *args)) is keep:
-            out.append(item)
-    return out
-
-
-def _select(meter: Meter, value: object, test: object = None, *args: object) -> list[Any]:
-    items = _items(meter, value, "select")
-    return _chosen(meter, items, items, test, args, True)
-
-
-def _reject(meter: Meter, value: object, test: object = None, *args: object) -> list[Any]:
-    items = _items(meter, value, "reject")
-    return _chosen(meter, items, items, test, args, False)
-
-
-def _selectattr(meter: Meter, value: object, attribute: object, test: object = None, *args: object) -> list[Any]:
-    items = _items(meter, value, "selectattr")
-    return _chosen(meter, items, [_attribute(item, attribute, i) for i, item in enumerate(items)], test, args, True)
-
-
-def _rejectattr(meter: Meter, value: object, attribute: object, test: object = None, *args: object) -> list[Any]:
-    items = _items(meter, value, "rejectattr")
-    return _chosen(meter, items, [_attribute(item, attribute, i) for i, item in enumerate(items)], test, args, False)
-
-
-def _groupby(meter: Meter, value: object, attribute: object, case_sensitive: object = False) -> list[Any]:
-    items = _items(meter, value, "groupby")
+def do_groupby(meter: Meter, value: object, attribute: object, case_sensitive: object = False) -> list[Any]:
+    items = elements(meter, value, "groupby")
     keys = _keys(meter, items, attribute, not case_sensitive, "groupby")
     groups: dict[object, list[Any]] = {}
     for key, item in zip(keys, items, strict=True):
         groups.setdefault(key, []).append(item)
-    return [[_attribute(groups[key][0], attribute, 0), groups[key]] for key in sorted(groups)]  # type: ignore[type-var]
+    return [[attribute_of(groups[key][0], attribute, 0), groups[key]] for key in sorted(groups)]  # type: ignore[type-var]
 
 
-def _batch(meter: Meter, value: object, size: object) -> list[Any]:
-    items = _items(meter, value, "batch")
+def do_batch(meter: Meter, value: object, size: object) -> list[Any]:
+    items = elements(meter, value, "batch")
     count = op.whole(size, "the size of `batch`")
     if count < 1:
         raise TemplateError(f"the size of `batch` must be 1 or more, found {count}")
     return [items[i : i + count] for i in range(0, len(items), count)]
 
 
-def _list(meter: Meter, value: object) -> list[Any]:
-    return _items(meter, value, "list")
+def do_list(meter: Meter, value: object) -> list[Any]:
+    return elements(meter, value, "list")
 
 
-def _string(meter: Meter, value: object) -> str:
+def do_string(meter: Meter, value: object) -> str:
     out = op.write(value, meter.units)
     meter.walk(1 + len(out))
     return out
 
 
-def _int(meter: Meter, value: object, default: object = _UNSET) -> object:
+def do_int(meter: Meter, value: object, default: object = UNSET) -> object:
     if type(value) is int:
         return value
     if type(value) is float:
@@ -334,12 +259,12 @@ def _int(meter: Meter, value: object, default: object = _UNSET) -> object:
             return op.checked(int(source))
         if _NUMBER.fullmatch(source) and len(source) <= 101 and math.isfinite(number := float(source)):
             return op.checked(math.trunc(number))
-    if default is _UNSET:
+    if default is UNSET:
         raise TemplateError(f"`int` cannot read {_found(value)} as a whole number; `int(0)` would give 0 then")
     return default
 
 
-def _float(meter: Meter, value: object, default: object = _UNSET) -> object:
+def do_float(meter: Meter, value: object, default: object = UNSET) -> object:
     if op.is_number(value):
         return float(value)  # type: ignore[arg-type]
     if isinstance(value, str):
@@ -347,7 +272,7 @@ def _float(meter: Meter, value: object, default: object = _UNSET) -> object:
         source = value.strip()
         if _NUMBER.fullmatch(source) and len(source) <= 400 and math.isfinite(number := float(source)):
             return number
-    if default is _UNSET:
+    if default is UNSET:
         raise TemplateError(f"`float` cannot read {_found(value)} as a number; `float(0.0)` would give 0.0 then")
     return default
 
@@ -362,7 +287,7 @@ def _number(value: object, name: str) -> int | float:
     return value  # type: ignore[return-value]
 
 
-def _round(meter: Meter, value: object, precision: object = 0, method: object = "common") -> object:
+def do_round(meter: Meter, value: object, precision: object = 0, method: object = "common") -> object:
     number = _number(value, "round")
     digits = op.whole(precision, "the precision of `round`")
     if not -100 <= digits <= 100:
@@ -378,16 +303,16 @@ def _round(meter: Meter, value: object, precision: object = 0, method: object = 
         raise TemplateError("the result is no number that JSON can hold") from None
 
 
-def _abs(meter: Meter, value: object) -> object:
+def do_abs(meter: Meter, value: object) -> object:
     return abs(_number(value, "abs"))
 
 
-def _tojson(meter: Meter, value: object) -> str:
+def do_tojson(meter: Meter, value: object) -> str:
     meter.measure(value)
     return encode(value)
 
 
-def _fromjson(meter: Meter, value: object) -> object:
+def do_fromjson(meter: Meter, value: object) -> object:
     source = op.text(value, "what `fromjson` reads")
     meter.walk(1 + len(source))
     try:
@@ -396,27 +321,27 @@ def _fromjson(meter: Meter, value: object) -> object:
         raise TemplateError(f"`fromjson`: {exc.message}{f' at {exc.pointer}' if exc.pointer else ''}") from None
 
 
-def _pairs(meter: Meter, value: object) -> list[Any]:
-    return [[key, item] for key, item in _object(meter, value, "items").items()]
+def do_pairs(meter: Meter, value: object) -> list[Any]:
+    return [[key, item] for key, item in as_object(meter, value, "items").items()]
 
 
-def _dictsort(meter: Meter, value: object, case_sensitive: object = False, by: object = "key", reverse: object = False) -> list[Any]:
+def do_dictsort(meter: Meter, value: object, case_sensitive: object = False, by: object = "key", reverse: object = False) -> list[Any]:
     if by not in ("key", "value"):
         raise TemplateError("`dictsort` sorts by 'key' or 'value'")
-    pairs = [[key, item] for key, item in _object(meter, value, "dictsort").items()]
-    return _sort(meter, pairs, reverse, case_sensitive, 0 if by == "key" else 1)
+    pairs = [[key, item] for key, item in as_object(meter, value, "dictsort").items()]
+    return do_sort(meter, pairs, reverse, case_sensitive, 0 if by == "key" else 1)
 
 
-def _keys_of(meter: Meter, value: object) -> list[Any]:
-    return list(_object(meter, value, "keys"))
+def do_keys_of(meter: Meter, value: object) -> list[Any]:
+    return list(as_object(meter, value, "keys"))
 
 
-def _values_of(meter: Meter, value: object) -> list[Any]:
-    return list(_object(meter, value, "values").values())
+def do_values_of(meter: Meter, value: object) -> list[Any]:
+    return list(as_object(meter, value, "values").values())
 
 
-def _truncate(meter: Meter, value: object, length: object = 255, killwords: object = False, end: object = "...") -> str:
-    source, tail = _text(meter, value, "truncate"), op.text(end, "the end of `truncate`")
+def do_truncate(meter: Meter, value: object, length: object = 255, killwords: object = False, end: object = "...") -> str:
+    source, tail = as_text(meter, value, "truncate"), op.text(end, "the end of `truncate`")
     size = op.whole(length, "the length of `truncate`")
     if size < len(tail):
         raise TemplateError(f"the length of `truncate` must be at least {len(tail)}, found {size}")
@@ -426,14 +351,14 @@ def _truncate(meter: Meter, value: object, length: object = 255, killwords: obje
     return (cut if killwords else cut.rsplit(" ", 1)[0]) + tail
 
 
-def _urlencode(meter: Meter, value: object) -> str:
+def do_urlencode(meter: Meter, value: object) -> str:
     if isinstance(value, dict | list | tuple):
         pairs = list(value.items()) if isinstance(value, dict) else list(value)
         meter.walk(1 + len(pairs))
         if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
             raise TemplateError("`urlencode` needs text, an object or a list of pairs")
-        return "&".join(quote_plus(_text(meter, k, "urlencode")) + "=" + quote_plus(_text(meter, v, "urlencode")) for k, v in pairs)
-    return quote(_text(meter, value, "urlencode"))
+        return "&".join(quote_plus(as_text(meter, k, "urlencode")) + "=" + quote_plus(as_text(meter, v, "urlencode")) for k, v in pairs)
+    return quote(as_text(meter, value, "urlencode"))
 
 
 _MONTHS = (
@@ -449,7 +374,7 @@ _DATE_CODES: Mapping[str, Callable[[datetime], str]] = {
 }  # fmt: skip
 
 
-def _date(meter: Meter, value: object, format: object = "%Y-%m-%d") -> str:
+def do_date(meter: Meter, value: object, format: object = "%Y-%m-%d") -> str:
     source, pattern = op.text(value, "what `date` formats"), op.text(format, "the format of `date`")
     meter.walk(1 + len(source) + 10 * len(pattern))
     try:
@@ -466,7 +391,7 @@ def _date(meter: Meter, value: object, format: object = "%Y-%m-%d") -> str:
     return re.sub("%(.?)", code, pattern)
 
 
-def _range(meter: Meter, first: object, stop: object = None, step: object = 1) -> list[int]:
+def do_range(meter: Meter, first: object, stop: object = None, step: object = 1) -> list[int]:
     begin, end = (0, first) if stop is None else (first, stop)
     stride = op.whole(step, "the step of `range`")
     if stride == 0:
@@ -475,119 +400,3 @@ def _range(meter: Meter, first: object, stop: object = None, step: object = 1) -
     # len() of a range cannot count beyond the machine's word; the arithmetic can.
     meter.walk(1 + max(0, (numbers.stop - numbers.start + stride + (-1 if stride > 0 else 1)) // stride))
     return list(numbers)
-
-
-#: Every filter: `value | name(arguments)`.
-FILTERS: Mapping[str, Entry] = {
-    "abs": Entry("the number without its sign", _abs),
-    "batch": Entry("the list in lists of `size` elements", _batch),
-    "capitalize": Entry("the text with its first letter large and the rest small", _capitalize),
-    "count": Entry("how many elements, keys or characters", _length),
-    "d": Entry("short for `default`", _default),
-    "date": Entry("an ISO 8601 text by a format (%Y %m %d %H %M %S %B %b %A %a %j %V %G %z)", _date),
-    "default": Entry("the value, or the argument if it is not there; with `true` behind that also if it is empty, 0 or null", _default),
-    "dictsort": Entry("the object's [key, value] pairs in order (`by='value'`, `reverse=true`)", _dictsort),
-    "first": Entry("the first element; of an empty list it is not there", _first),
-    "float": Entry("a number, or text that is one, as a number with a fraction; other text is an error unless `float(default)`", _float),
-    "fromjson": Entry("the value that a JSON text says", _fromjson),
-    "groupby": Entry("the list as [key, elements] pairs by an attribute, in the order of the keys", _groupby),
-    "int": Entry("a number, or text that is one, as a whole number, cut; other text is an error unless `int(default)`", _int),
-    "items": Entry("the object's [key, value] pairs", _pairs),
-    "join": Entry("the elements as one text with a separator (`attribute=` joins a member of each)", _join),
-    "keys": Entry("the object's keys", _keys_of),
-    "last": Entry("the last element; of an empty list it is not there", _last),
-    "length": Entry("how many elements, keys or characters", _length),
-    "list": Entry("the elements as a list (the keys of an object, the characters of a text)", _list),
-    "lower": Entry("the text in small letters", _lower),
-    "map": Entry("each element's `attribute=` (with `default=`), or each element through the named filter", _map),
-    "max": Entry("the largest element (`attribute=`); of an empty list it is not there", _max),
-    "min": Entry("the smallest element (`attribute=`); of an empty list it is not there", _min),
-    "reject": Entry("the elements for which the named test fails (without a name: those that are empty, zero, false or null)", _reject),
-    "rejectattr": Entry("the elements for whose attribute the named test fails", _rejectattr),
-    "replace": Entry("the text with `old` replaced by `new`, at most `count` times", _replace),
-    "reverse": Entry("the list or text from its end", _reverse),
-    "round": Entry("the number to `precision` digits, by 'common', 'ceil' or 'floor'", _round),
-    "select": Entry("the elements for which the named test holds (without a name: those that are not empty, zero, false or null)", _select),
-    "selectattr": Entry("the elements for whose attribute the named test holds", _selectattr),
-    "sort": Entry("the list in order (`reverse=true`, `attribute=`, `case_sensitive=true`)", _sort),
-    "split": Entry("the text as a list, cut at the separator (at white space without one)", _split),
-    "string": Entry("the value as a longer text writes it", _string),
-    "sum": Entry("the numbers, or an `attribute=` of each element, added up", _sum),
-    "table": Entry("a list of objects as a table, HTML where the place is HTML, else padded text (`columns=[…]`)", text_table),
-    "title": Entry("the text with each word's first letter large", _title),
-    "tojson": Entry("the value as compact JSON text", _tojson),
-    "trim": Entry("the text without white space (or the given characters) at both ends", _trim),
-    "truncate": Entry("the text cut at `length` with `end` behind it, at a word unless `killwords`", _truncate),
-    "unique": Entry("the list with each value once (`attribute=`, `case_sensitive=true`)", _unique),
-    "upper": Entry("the text in large letters", _upper),
-    "urlencode": Entry("the text percent-encoded; an object or a list of pairs as a query string", _urlencode),
-    "values": Entry("the object's values", _values_of),
-}
-
-
-def _divisible(meter: Meter, value: object, number: object) -> bool:
-    return op.modulo(meter, value, number) == 0
-
-
-def _odd(meter: Meter, value: object) -> bool:
-    return op.whole(value, "what `odd` tests") % 2 == 1
-
-
-def _even(meter: Meter, value: object) -> bool:
-    return op.whole(value, "what `even` tests") % 2 == 0
-
-
-def _starts(meter: Meter, value: object, start: object) -> bool:
-    meter.walk(1 + len(op.text(start, "the start")))
-    return op.text(value, "what `startingwith` tests").startswith(op.text(start, "the start"))
-
-
-def _ends(meter: Meter, value: object, end: object) -> bool:
-    meter.walk(1 + len(op.text(end, "the end")))
-    return op.text(value, "what `endingwith` tests").endswith(op.text(end, "the end"))
-
-
-_EQ = Entry("equal to the argument", lambda meter, value, other: op.same(meter, value, other))
-_NE = Entry("not equal to the argument", lambda meter, value, other: not op.same(meter, value, other))
-_LT = Entry("less than the argument", lambda meter, value, other: op.less(meter, value, other, "<"))
-_GT = Entry("greater than the argument", lambda meter, value, other: op.less(meter, other, value, ">"))
-_LE = Entry("at most the argument", lambda meter, value, other: not op.less(meter, other, value, "<="))
-_GE = Entry("at least the argument", lambda meter, value, other: not op.less(meter, value, other, ">="))
-
-#: Every test: `value is name(arguments)`.
-TESTS: Mapping[str, Entry] = {
-    "boolean": Entry("true or false", lambda meter, value: type(value) is bool),
-    "defined": Entry("it is there (null is there)", lambda meter, value: not isinstance(value, Absent)),
-    "divisibleby": Entry("the number divides without rest", _divisible),
-    "endingwith": Entry("the text ends so", _ends),
-    "eq": _EQ,
-    "equalto": _EQ,
-    "even": Entry("an even whole number", _even),
-    "false": Entry("it is false", lambda meter, value: value is False),
-    "float": Entry("a number with a fraction part", lambda meter, value: type(value) is float),
-    "ge": _GE,
-    "greaterthan": _GT,
-    "gt": _GT,
-    "in": Entry("an element of the list, a key of the object, a part of the text", op.contains),
-    "integer": Entry("a whole number", lambda meter, value: type(value) is int),
-    "iterable": Entry("a list, an object or a text", lambda meter, value: isinstance(value, list | tuple | dict | str)),
-    "le": _LE,
-    "lessthan": _LT,
-    "lt": _LT,
-    "mapping": Entry("an object", lambda meter, value: isinstance(value, dict)),
-    "ne": _NE,
-    "none": Entry("it is null", lambda meter, value: value is None),
-    "number": Entry("a number", lambda meter, value: op.is_number(value)),
-    "odd": Entry("an odd whole number", _odd),
-    "sequence": Entry("a list", lambda meter, value: isinstance(value, list | tuple)),
-    "startingwith": Entry("the text begins so", _starts),
-    "string": Entry("a text", lambda meter, value: isinstance(value, str)),
-    "true": Entry("it is true", lambda meter, value: value is True),
-    "undefined": Entry("it is not there", lambda meter, value: isinstance(value, Absent)),
-}
-
-#: Every function: `name(arguments)`.
-FUNCTIONS: Mapping[str, Entry] = {
-    "default": Entry("the first argument, or the second if the first is not there", _default),
-    "range": Entry("the whole numbers from `start` (0) up to, without, `stop`, by `step`", _range),
-}

@@ -150,9 +150,7 @@ class Reader:
         holds, fails = self._facts(node.left, bound)
         self.expression(node.right, bound, facts | (holds if isinstance(node, nodes.And) else fails))
 
-    def _default(
-        self, subject: nodes.Node, args: list[nodes.Expr], named: list[Any], bound: set[str], facts: Facts, absent: bool
-    ) -> None:
+    def _default(self, subject: nodes.Node, args: list[nodes.Expr], named: list[Any], bound: set[str], facts: Facts, absent: bool) -> None:
         self.expression(subject, bound, facts, may_be_absent=True)
         place = self._given(subject, bound)
         for child in (*args[:1], *(k.value for k in named)):

@@ -67,11 +67,27 @@ def test_a_missing_name_says_what_and_where_and_why(source: str, words: list[str
 @pytest.mark.parametrize(
     "source",
     [
-        "input.x + 1", "input.x ~ 'a'", "input.x == 1", "1 in input.x", "[input.x]", "{'a': input.x}", "input.x | length", "input.x is none",
-        "input.x and 1", "not input.x", "1 if input.x else 2", "input.rows[input.x]", "input.rows[input.x:]", "-input.x",
-        "input.rows | join(input.x)", "range(input.x)", "input.n | default(1, input.x)", "input.x or 'a'", "input.x is string",
+        "input.x + 1",
+        "input.x ~ 'a'",
+        "input.x == 1",
+        "1 in input.x",
+        "[input.x]",
+        "{'a': input.x}",
+        "input.x | length",
+        "input.x is none",
+        "input.x and 1",
+        "not input.x",
+        "1 if input.x else 2",
+        "input.rows[input.x]",
+        "input.rows[input.x:]",
+        "-input.x",
+        "input.rows | join(input.x)",
+        "range(input.x)",
+        "input.n | default(1, input.x)",
+        "input.x or 'a'",
+        "input.x is string",
     ],
-)  # fmt: skip
+)
 def test_any_use_of_an_absent_name_is_an_error(source: str) -> None:
     expression = compile_expression(source)
     with pytest.raises(TemplateError, match=r"`input\.x` is not there") as caught:

@@ -21,7 +21,8 @@ SCOPE: dict[str, Any] = {"input": {"rows": ROWS, "o": {"b": 1, "A": 2}, "mixed":
         ("'heLLo wORLD' | capitalize", "Hello world"),
         ("[1, 2] | count", 2),
         ("'2024-01-02T03:04:05Z' | date", "2024-01-02"),
-        ("'2024-01-02T03:04:05+01:30' | date('%d.%m.%Y %H:%M:%S %A %a %B %b %j %G-W%V %z%%')", "02.01.2024 03:04:05 Tuesday Tue January Jan 002 2024-W01 +0130%"),
+        ("'2024-01-02T03:04:05+01:30' | date('%d.%m.%Y %H:%M:%S %z%%')", "02.01.2024 03:04:05 +0130%"),
+        ("'2024-01-02' | date('%A %a %B %b %j %G-W%V')", "Tuesday Tue January Jan 002 2024-W01"),
         ("'2024-01-02' | date('%z|')", "|"),
         ("input.o | dictsort", [["A", 2], ["b", 1]]),
         ("input.o | dictsort(by='value')", [["b", 1], ["A", 2]]),
@@ -121,7 +122,7 @@ SCOPE: dict[str, Any] = {"input": {"rows": ROWS, "o": {"b": 1, "A": 2}, "mixed":
         ("1 is eq(1) and 1 is ne(2) and 1 is lt(2) and 2 is gt(1) and 1 is le(1) and 1 is ge(1)", True),
         ("1 is in([1]) and 1 is not in([])", True),
     ],
-)  # fmt: skip
+)
 def test_what_it_gives(source: str, expected: Any) -> None:
     value = compile_expression(source).evaluate(SCOPE)
     assert value == expected
@@ -142,7 +143,7 @@ def test_what_it_gives(source: str, expected: Any) -> None:
         ("'1e999' | float", "cannot read"),
         ("'inf' | float", "cannot read"),
         ("[1] | float", "cannot read an array"),
-        ("'{\"a\":1,\"a\":2}' | fromjson", "stands twice"),
+        ('\'{"a":1,"a":2}\' | fromjson', "stands twice"),
         ("'[\"\\\\u0000\"]' | fromjson", "NUL"),
         ("'nope' | fromjson", "not JSON"),
         ("5 | fromjson", "must be text"),
@@ -181,7 +182,7 @@ def test_what_it_gives(source: str, expected: Any) -> None:
         ("5 is in(5)", "looks into"),
         ("[1] | join(attribute='x')", "element 0.x"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_an_error(source: str, reason: str) -> None:
     with pytest.raises(TemplateError, match=reason):
         compile_expression(source).evaluate(SCOPE)

@@ -36,8 +36,14 @@ def reads(source: str) -> set[tuple[str, bool]]:
         ("steps.b.status == 'SUCCESS' and steps.a.output", {("steps.b.status", OPEN), ("steps.a.output", OPEN)}),
         ("steps.a.output if steps.a.status == 'SUCCESS' else 0", {("steps.a.status", OPEN), ("steps.a.output", GUARDED)}),
         ("0 if steps.a.status == 'SUCCESS' else steps.a.output", {("steps.a.status", OPEN), ("steps.a.output", OPEN)}),
-        ("input.x and steps.a.output is defined and steps.a.output.y", {("input.x", OPEN), ("steps.a.output", GUARDED), ("steps.a.output.y", GUARDED)}),
-        ("(steps.a.output is defined or input.x) and steps.a.output.y", {("steps.a.output", GUARDED), ("input.x", OPEN), ("steps.a.output.y", OPEN)}),
+        (
+            "input.x and steps.a.output is defined and steps.a.output.y",
+            {("input.x", OPEN), ("steps.a.output", GUARDED), ("steps.a.output.y", GUARDED)},
+        ),
+        (
+            "(steps.a.output is defined or input.x) and steps.a.output.y",
+            {("steps.a.output", GUARDED), ("input.x", OPEN), ("steps.a.output.y", OPEN)},
+        ),
         ("(steps.a.output | default(false)) and steps.a.output.y", {("steps.a.output", GUARDED), ("steps.a.output.y", GUARDED)}),
         ("input.rows[input.i].name", {("input.rows", OPEN), ("input.i", OPEN)}),
         ("input.rows[input.i] | default(0)", {("input.rows", GUARDED), ("input.i", OPEN)}),
@@ -49,7 +55,7 @@ def reads(source: str) -> set[tuple[str, bool]]:
         ("input.rows[1:input.n]", {("input.rows", OPEN), ("input.n", OPEN)}),
         ("input.d is defined and input.d.e", {("input.d", GUARDED), ("input.d.e", GUARDED)}),
     ],
-)  # fmt: skip
+)
 def test_reads_of_an_expression(source: str, expected: set[tuple[str, bool]]) -> None:
     assert reads(source) == expected
 
@@ -68,15 +74,22 @@ def test_the_second_choice_says_what_must_be_absent_first() -> None:
 
 def test_reads_of_statements() -> None:
     source = (
-        "{% if steps.a.output is defined %}{{ steps.a.output.x }}{% elif input.q %}{{ steps.b.output }}{% else %}{{ steps.a.output.y }}{% endif %}"
+        "{% if steps.a.output is defined %}{{ steps.a.output.x }}"
+        "{% elif input.q %}{{ steps.b.output }}{% else %}{{ steps.a.output.y }}{% endif %}"
         "{% for item in context.rows if item.ok %}{{ item.z }}{{ loop.index }}{% else %}{{ item.none }}{% endfor %}"
         "{% set t = state.total %}{{ t.q }}"
     )
     found = {(".".join(map(str, (r.root, *r.path))), r.guarded) for r in compile_value(source).reads}
     assert found == {
-        ("steps.a.output", True), ("steps.a.output.x", True), ("input.q", False), ("steps.b.output", False), ("steps.a.output.y", False),
-        ("context.rows", False), ("item.none", False), ("state.total", False),
-    }  # fmt: skip
+        ("steps.a.output", True),
+        ("steps.a.output.x", True),
+        ("input.q", False),
+        ("steps.b.output", False),
+        ("steps.a.output.y", False),
+        ("context.rows", False),
+        ("item.none", False),
+        ("state.total", False),
+    }
 
 
 def test_a_tree_collects_reads_secrets_and_texts() -> None:

@@ -48,14 +48,35 @@ def test_a_secret_stands_alone_or_is_joined_to_text(source: str, seen: str, sent
 @pytest.mark.parametrize(
     "source",
     [
-        "{{ secrets.K | upper }}", "{{ secrets.K | default('x') }}", "{{ input.x | default(secrets.K) }}", "{{ secrets.K is defined }}",
-        "{{ secrets.K == 'a' }}", "{{ 'a' in secrets.K }}", "{{ secrets.K[0] }}", "{{ secrets.K.x }}", "{{ secrets }}", "{{ secrets[input.s] }}",
-        "{% for c in secrets.K %}{% endfor %}", "{% set x = secrets.K %}", "{% if secrets.K %}{% endif %}", "{{ [secrets.K] }}",
-        "{{ {'a': secrets.K} }}", "{{ secrets.K + 'a' }}", "{{ 1 if secrets.K else 2 }}", "{{ (secrets.K ~ 'a') | length }}",
-        "{{ not secrets.K }}", "{{ secrets.K or 'a' }}", "{{ input[secrets.K] }}", "{{ secrets | items }}", "{{ secrets.K | table }}",
-        "{{ default(secrets.K, 1) }}", "{{ range(secrets.K) }}", "{{ secrets.K() }}", "{{ secrets.K[1:] }}",
+        "{{ secrets.K | upper }}",
+        "{{ secrets.K | default('x') }}",
+        "{{ input.x | default(secrets.K) }}",
+        "{{ secrets.K is defined }}",
+        "{{ secrets.K == 'a' }}",
+        "{{ 'a' in secrets.K }}",
+        "{{ secrets.K[0] }}",
+        "{{ secrets.K.x }}",
+        "{{ secrets }}",
+        "{{ secrets[input.s] }}",
+        "{% for c in secrets.K %}{% endfor %}",
+        "{% set x = secrets.K %}",
+        "{% if secrets.K %}{% endif %}",
+        "{{ [secrets.K] }}",
+        "{{ {'a': secrets.K} }}",
+        "{{ secrets.K + 'a' }}",
+        "{{ 1 if secrets.K else 2 }}",
+        "{{ (secrets.K ~ 'a') | length }}",
+        "{{ not secrets.K }}",
+        "{{ secrets.K or 'a' }}",
+        "{{ input[secrets.K] }}",
+        "{{ secrets | items }}",
+        "{{ secrets.K | table }}",
+        "{{ default(secrets.K, 1) }}",
+        "{{ range(secrets.K) }}",
+        "{{ secrets.K() }}",
+        "{{ secrets.K[1:] }}",
     ],
-)  # fmt: skip
+)
 def test_anything_else_with_a_secret_is_refused_when_compiling(source: str) -> None:
     with pytest.raises(TemplateErrors, match="secret"):
         compile_value(source, allow_secrets=True)
@@ -70,7 +91,12 @@ def test_a_secret_outside_its_places_is_refused() -> None:
 
 def test_a_secret_is_written_in_the_form_of_its_place() -> None:
     uses = {"h": "html", "u": "url", "q": "sql", "c": "command"}
-    source = {"h": "<p>{{ secrets.L }}</p>", "u": "https://x/?k={{ secrets.L }}", "q": "select {{ secrets.L }}", "c": ["curl", "{{ secrets.L }}", "-H {{ secrets.K }}"]}
+    source = {
+        "h": "<p>{{ secrets.L }}</p>",
+        "u": "https://x/?k={{ secrets.L }}",
+        "q": "select {{ secrets.L }}",
+        "c": ["curl", "{{ secrets.L }}", "-H {{ secrets.K }}"],
+    }
     assert rendered(source, uses).value == {
         "h": "<p>***</p>",
         "u": "https://x/?k=***",
@@ -112,7 +138,14 @@ def test_a_missing_secret_is_the_lookups_error() -> None:
 
 
 def test_what_comes_back_is_masked() -> None:
-    value = {"echo": "Bearer s3cr3t-9f", "s3cr3t-9f": [1, "xs3cr3t-9fy", None, True], "json": json.dumps({"k": KEEP["L"]}), "n": 123456, "f": 1.5, "deep": {"x": 1}}
+    value = {
+        "echo": "Bearer s3cr3t-9f",
+        "s3cr3t-9f": [1, "xs3cr3t-9fy", None, True],
+        "json": json.dumps({"k": KEEP["L"]}),
+        "n": 123456,
+        "f": 1.5,
+        "deep": {"x": 1},
+    }
     out = mask(value, [KEEP["K"], KEEP["L"], "123456", ""])
     assert out == {"echo": "Bearer ***", "***": [1, "x***y", None, True], "json": '{"k": "***"}', "n": HIDDEN, "f": 1.5, "deep": {"x": 1}}
     assert out["deep"] is value["deep"]

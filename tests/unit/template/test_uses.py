@@ -23,24 +23,38 @@ def sql(text: str) -> dict[str, Any]:
     [
         ("select 1", "select 1", {}),
         ("where a = {{ input.s }}", "where a = :p1", {"p1": SCOPE["input"]["s"]}),
-        ("where a = {{ input.n }} and b={{input.l}} or c = {{ input.z }}", "where a = :p1 and b=:p2 or c = :p3", {"p1": 7, "p2": [1, "2"], "p3": None}),
+        (
+            "where a = {{ input.n }} and b={{input.l}} or c = {{ input.z }}",
+            "where a = :p1 and b=:p2 or c = :p3",
+            {"p1": 7, "p2": [1, "2"], "p3": None},
+        ),
         ("{{ input.n }}::int", ":p1::int", {"p1": 7}),
         ("f({{ input.o }}, {{- input.t -}} )", "f(:p1,:p2)", {"p1": {"a": 1}, "p2": True}),
         ("select 'it''s :x', \"a:b\", now()::date, {{ input.n }}", "select 'it''s :x', \"a:b\", now()::date, :p1", {"p1": 7}),
         ("select ':p1', {{ input.n }}, a::p2, {{ input.t }}", "select ':p1', :p3, a::p2, :p4", {"p3": 7, "p4": True}),
         ("a in ({% for x in input.l %}{{ x }}{% if not loop.last %}, {% endif %}{% endfor %})", "a in (:p1, :p2)", {"p1": 1, "p2": "2"}),
-        ("where true{% if input.n %} and n = {{ input.n }}{% endif %} order by {% if input.t %}a{% else %}b{% endif %}",
-         "where true and n = :p1 order by a", {"p1": 7}),
-        ("-- it's\nselect {{ input.n }} /* ' /* nested */ */ , {{ input.n }}", "-- it's\nselect :p1 /* ' /* nested */ */ , :p2", {"p1": 7, "p2": 7}),
+        (
+            "where true{% if input.n %} and n = {{ input.n }}{% endif %} order by {% if input.t %}a{% else %}b{% endif %}",
+            "where true and n = :p1 order by a",
+            {"p1": 7},
+        ),
+        (
+            "-- it's\nselect {{ input.n }} /* ' /* nested */ */ , {{ input.n }}",
+            "-- it's\nselect :p1 /* ' /* nested */ */ , :p2",
+            {"p1": 7, "p2": 7},
+        ),
         ("select $$ ' $$, $a$ $$ ' $a$, {{ input.n }}", "select $$ ' $$, $a$ $$ ' $a$, :p1", {"p1": 7}),
         (r"select E'\'', e'a\\', {{ input.n }}", r"select E'\'', e'a\\', :p1", {"p1": 7}),
         ("a is distinct from {{ input.n }}", "a is distinct from :p1", {"p1": 7}),
-        ("extract(year from {{ input.s }}), x->{{ input.n }}, a||{{ input.s }}||b",
-         "extract(year from :p1), x->:p2, a||:p3||b", {"p1": SCOPE["input"]["s"], "p2": 7, "p3": SCOPE["input"]["s"]}),
+        (
+            "extract(year from {{ input.s }}), x->{{ input.n }}, a||{{ input.s }}||b",
+            "extract(year from :p1), x->:p2, a||:p3||b",
+            {"p1": SCOPE["input"]["s"], "p2": 7, "p3": SCOPE["input"]["s"]},
+        ),
         ("limit {{ input.n }};", "limit :p1;", {"p1": 7}),
         ("{{ input.n * 2 }} = {{ input.l | length }}", ":p1 = :p2", {"p1": 14, "p2": 2}),
     ],
-)  # fmt: skip
+)
 def test_sql_values_are_bound(text: str, statement: str, values: dict[str, Any]) -> None:
     found = sql(text)
     assert found == {"statement": statement, "values": values}
@@ -53,7 +67,10 @@ def test_sql_values_are_bound(text: str, statement: str, values: dict[str, Any])
     ("text", "words"),
     [
         ("where a = '{{ input.s }}'", "write `where a = {{ input.s }}`"),
-        ("x\nwhere a like '%{{ input.s }}%' and b = '{{ input.n | default('q') }}'\ny", "write `where a like '%' || {{ input.s }} || '%' and b = {{ input.n | default('q') }}`"),
+        (
+            "x\na like '%{{ input.s }}%' and b = '{{ input.n | d('q') }}'\ny",
+            "write `a like '%' || {{ input.s }} || '%' and b = {{ input.n | d('q') }}`",
+        ),
         (r"select E'\'{{ input.s }}'", "bound as a parameter"),
         ('select "{{ input.s }}"', "quoted name"),
         ("select `{{ input.s }}`", "quoted name"),
@@ -83,7 +100,7 @@ def test_sql_values_are_bound(text: str, statement: str, values: dict[str, Any])
         ("select {% if input.t %}t.{% endif %}{{ input.s }}", "part of a name"),
         ("select {% if input.t %}{{ input.n }}{% endif %}0", "part of a name"),
     ],
-)  # fmt: skip
+)
 def test_sql_where_no_parameter_can_stand_is_refused(text: str, words: str) -> None:
     with pytest.raises(TemplateErrors) as caught:
         sql(text)
@@ -121,7 +138,14 @@ def test_html_escapes_values_and_keeps_the_authors_text() -> None:
 
 def test_a_table_is_html_in_html_and_text_elsewhere() -> None:
     rows = [{"name": "<A>", "total": 7}, {"name": None, "total": 1.5, "note": {"x": "'"}}, {"name": "007\nb", "total": 10}]
-    template = compile_value({"html": "<h1>Hi</h1>{{ input.rows | table }}", "text": "{{ input.rows | table }}", "some": "{{ input.rows | table(columns=['total']) }}"}, uses={"html": "html"})
+    template = compile_value(
+        {
+            "html": "<h1>Hi</h1>{{ input.rows | table }}",
+            "text": "{{ input.rows | table }}",
+            "some": "{{ input.rows | table(columns=['total']) }}",
+        },
+        uses={"html": "html"},
+    )
     out = template.render({"input": {"rows": rows}}).value
     assert out["html"] == (
         "<h1>Hi</h1><table><thead><tr><th>name</th><th>total</th><th>note</th></tr></thead><tbody>"
@@ -141,20 +165,26 @@ def test_a_table_is_html_in_html_and_text_elsewhere() -> None:
     assert template.render({"input": {"rows": []}}).value["text"] == ""
 
 
-@pytest.mark.parametrize("source", ["{{ input.l | table }}", "{{ input.o | table }}", "{{ [{}] | table(columns='a') }}", "{{ [{}] | table(columns=[1]) }}"])
+@pytest.mark.parametrize(
+    "source", ["{{ input.l | table }}", "{{ input.o | table }}", "{{ [{}] | table(columns='a') }}", "{{ [{}] | table(columns=[1]) }}"]
+)
 def test_a_table_needs_rows_of_objects(source: str) -> None:
     with pytest.raises(TemplateError, match="`table`"):
         html(source)
 
 
-@pytest.mark.parametrize("source", ["{{ (input.e | table) ~ 'x' }}", "{{ input.e | table | upper }}", "{% set t = input.e | table %}{{ t }}"])
+@pytest.mark.parametrize(
+    "source", ["{{ (input.e | table) ~ 'x' }}", "{{ input.e | table | upper }}", "{% set t = input.e | table %}{{ t }}"]
+)
 def test_the_markup_of_a_table_can_only_be_written_out(source: str) -> None:
     with pytest.raises(TemplateError, match="only be written out"):
         html(source)
 
 
 def test_a_command_takes_each_element_as_one_argument() -> None:
-    template = compile_value({"c": ["ls", "-l", "{{ input.s }}", "n={{ input.n }}", "{{ input.n }}", "{{ input.t }}", 3]}, uses={"c": "command"})
+    template = compile_value(
+        {"c": ["ls", "-l", "{{ input.s }}", "n={{ input.n }}", "{{ input.n }}", "{{ input.t }}", 3]}, uses={"c": "command"}
+    )
     assert template.render(SCOPE).value["c"] == ["ls", "-l", SCOPE["input"]["s"], "n=7", "7", "true", 3]
     for source in ("{{ input.l }}", "{{ input.z }}", "{{ input.o }}"):
         with pytest.raises(TemplateError, match="one text or number"):
@@ -169,7 +199,10 @@ def test_a_command_takes_each_element_as_one_argument() -> None:
 
 def test_a_url_encodes_what_is_inserted_behind_its_beginning() -> None:
     scope = {"input": {"base": "https://a.b/c?d=1", "id": "x/y ?&ü", "n": 3}}
-    template = compile_value({"u": "{{ input.base }}/{{ input.id }}?n={{ input.n }}", "w": "{{ input.base }}", "v": "https://a/{{ input.id }}"}, uses={"u": "url", "w": "url", "v": "url"})
+    template = compile_value(
+        {"u": "{{ input.base }}/{{ input.id }}?n={{ input.n }}", "w": "{{ input.base }}", "v": "https://a/{{ input.id }}"},
+        uses={"u": "url", "w": "url", "v": "url"},
+    )
     assert template.render(scope).value == {
         "u": "https://a.b/c?d=1/x%2Fy%20%3F%26%C3%BC?n=3",
         "w": "https://a.b/c?d=1",
