@@ -128,8 +128,8 @@ def judged(writes: Sequence[Write]) -> Columns:
     """The columns of `judge_misses` after the node."""
     return (
         [w.id for w in writes],
-        [w.seq for w in writes],
         [w.epoch for w in writes],
+        [w.seq for w in writes],
         [w.records for w in writes],
         [w.tenant for w in writes],
         [w.new.idempotency_key if w.new is not None else None for w in writes],

@@ -204,7 +204,8 @@ class MemoryStore:
         run, row = db.runs[w.id], db.instances[w.id]
         run.seq = w.seq
         row.status, row.error, row.waiting_for = w.status, w.error, w.waiting_for
-        db.history.setdefault(w.id, []).append(Written(w.seq, w.prev_seq + 1, w.epoch, self._node, w.at, w.records))
+        if w.new is not None or w.seq > w.prev_seq:  # one without records lets go of the instance, or consumes what changed nothing
+            db.history.setdefault(w.id, []).append(Written(w.seq, w.prev_seq + 1, w.epoch, self._node, w.at, w.records))
         if w.snapshot is not None:
             db.snapshots[w.id] = (w.seq, w.snapshot)
         self._take_inbox(w)
@@ -377,21 +378,24 @@ def _check(w: Write) -> None:
     for number in (w.epoch, w.prev_seq, w.seq, w.inbox_seen):
         if not -(2**31) <= number < 2**31:
             raise ValueError(f"the number {number} is out of range")
-    texts: list[Any] = [w.tenant, w.records, w.snapshot, w.waiting_for, w.error]
-    if w.new is not None:
-        texts += [w.new.workflow, w.new.version, w.new.starter, dict(w.new.labels), w.new.correlation_key, w.new.idempotency_key]
-    for a in w.approvals:
-        texts += [a.path, a.step, a.title, dict(a.body)]
-    for o in w.outbox:
-        texts += [o.kind, o.target, dict(o.body)]
     try:
-        for text in texts:
-            check(text)
-        for body in (w.records, w.snapshot):
-            if body is not None:
-                json.loads(body)
+        check(_values(w))
+        json.loads(w.records)
+        if w.snapshot is not None:
+            json.loads(w.snapshot)
     except ValueRefused as exc:
         raise ValueError(str(exc)) from exc
+
+
+def _values(w: Write) -> list[Any]:
+    values: list[Any] = [w.tenant, w.records, w.snapshot, w.waiting_for]
+    if (new := w.new) is not None:
+        values += [new.workflow, new.version, new.starter, dict(new.labels), new.correlation_key, new.idempotency_key]
+    for a in w.approvals:
+        values += [a.path, a.step, a.title, *a.approvers]
+    for o in w.outbox:
+        values += [o.kind, o.target]
+    return values
 
 
 def kept(body: Any) -> Any:

@@ -36,7 +36,7 @@ class MemoryRecords:
         self._clock = clock or SystemClock()
 
     async def put_inbox(self, instance: UUID, tenant: str, kind: str, body: Mapping[str, Any], dedup: str | None = None) -> Posted:
-        check([tenant, kind, dict(body), dedup])
+        check([tenant, kind, dedup])
         row = self._db.instances.get(instance)
         if row is None or row.tenant != tenant:
             return Posted.UNKNOWN
@@ -61,7 +61,7 @@ class MemoryRecords:
     ) -> DecisionResult:
         if action not in ("approve", "reject"):
             raise ValueError(f"a decision is approve or reject, not {action!r}")
-        check([by, channel, comment, answer])
+        check([by, channel, comment])
         found = await self.get_approval(tenant, approval)
         if found is None:
             return DecisionResult(DecisionAnswer.UNKNOWN)
@@ -142,9 +142,11 @@ class MemoryRecords:
         return [_line(v) for v in found[:limit]]
 
     async def reject_trigger(self, tenant: str, rejected: RejectedTrigger) -> None:
+        check([tenant, rejected.workflow, rejected.version, rejected.actor, rejected.trace_id, rejected.code])
         self._db.rejected.append((tenant, self._clock.now(), rejected))
 
     async def audit(self, tenant: str, actor: str, action: str, object: str, data: Mapping[str, Any] | None = None) -> None:
+        check([tenant, actor, action, object])
         self._db.journal.append((tenant, self._clock.now(), actor, action, object, None if data is None else kept(dict(data))))
 
     def _versions(self, tenant: str, workflow: str | None) -> list[StoredVersion]:

@@ -154,8 +154,7 @@ def _verdict(node: int, w: Write, row: asyncpg.Record) -> Verdict | None:
         promised = row["promised_to"]
         if promised is not None and promised != w.id and not row["expired"]:
             return Verdict(Answer.DUPLICATE, existing=promised, existing_digest=row["request_digest"])
-        taken = row["owner"] is not None or row["seq"] is not None or promised == w.id
-        return FENCED if taken else None
+        return FENCED if row["known"] else None
     if (row["owner"], row["epoch"], row["seq"]) != (node, w.epoch, w.prev_seq):
         return FENCED
     return INBOX_MOVED if w.guard_inbox and row["inbox_seq"] != w.inbox_seen else None

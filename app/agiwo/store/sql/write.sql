@@ -10,7 +10,7 @@ WITH moved AS (
     RETURNING r.shard, r.id, r.tenant, r.epoch, t.prev, t.seq, t.at, t.records
 ), written AS (
     INSERT INTO agiwo.history (shard, instance_id, seq, first_seq, tenant, epoch, node, at, records)
-    SELECT shard, id, seq, prev + 1, tenant, epoch, $1, to_timestamp(at), records FROM moved
+    SELECT shard, id, seq, prev + 1, tenant, epoch, $1, to_timestamp(at), records FROM moved WHERE seq > prev
 )
 SELECT id FROM moved;
 
@@ -84,7 +84,7 @@ WITH t AS MATERIALIZED (
     ON CONFLICT (shard, instance_id) DO UPDATE SET seq = excluded.seq, body = excluded.body
 ), written AS (
     INSERT INTO agiwo.history (shard, instance_id, seq, first_seq, tenant, epoch, node, at, records)
-    SELECT shard, id, seq, prev + 1, tenant, epoch, $1, to_timestamp(at), records FROM held
+    SELECT shard, id, seq, prev + 1, tenant, epoch, $1, to_timestamp(at), records FROM held WHERE seq > prev
     UNION ALL
     SELECT shard, id, seq, 1, tenant, epoch, $1, to_timestamp(at), records FROM n WHERE (id IN (SELECT id FROM born)) IS TRUE
 )
@@ -92,11 +92,12 @@ SELECT id FROM held UNION ALL SELECT id FROM born;
 
 -- name: judge_misses
 -- Why a write was not applied: who owns the row now, what stands in the history under its number, whom its key was promised to.
-SELECT w.id, r.owner, r.epoch, r.seq, r.inbox_seq,
+SELECT w.id, r.owner, r.epoch, r.seq, r.inbox_seq, i.id IS NOT NULL AS known,
        (h.records::text = w.records) IS TRUE AS written,
        p.instance_id AS promised_to, p.request_digest, (p.expires_at <= now()) IS TRUE AS expired
 FROM unnest($2::uuid[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[]) AS w(id, epoch, seq, records, tenant, key)
 LEFT JOIN agiwo.run r ON r.shard = get_byte(uuid_send(w.id), 7) AND r.id = w.id
+LEFT JOIN agiwo.instance i ON i.shard = get_byte(uuid_send(w.id), 7) AND i.id = w.id
 LEFT JOIN agiwo.history h ON h.shard = get_byte(uuid_send(w.id), 7) AND h.instance_id = w.id AND h.seq = w.seq
     AND h.epoch = w.epoch AND h.node = $1::bigint
 LEFT JOIN agiwo.idempotency p ON p.tenant = w.tenant AND p.key = w.key;
