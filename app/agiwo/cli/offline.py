@@ -37,7 +37,8 @@ def validate(files: Sequence[Path], tools: Sequence[str], as_json: bool) -> None
                 say(line)
             if report["valid"]:
                 say(
-                    f"{report['file']}: {report['workflow_id']} {report['version']} is valid ({report['steps']} steps, read {report['reading']})"
+                    f"{report['file']}: {report['workflow_id']} {report['version']} is valid "
+                    f"({report['steps']} steps, read {report['reading']})"
                 )
     if not all(report["valid"] for report in reports):
         raise CommandEnds(FAILED)

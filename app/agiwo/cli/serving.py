@@ -1,0 +1,183 @@
+"""`agiwo serve`: one process that does all, from the database to the socket, and that leaves in order when it is told to.
+
+It checks what must not be got wrong before anything is opened; what it serves is put together by wiring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from agiwo.api.app import create_app
+from agiwo.cli.screen import FAILED, NOT_REACHED, WRONG_USE, CommandEnds, tell
+from agiwo.clock import Clock, SystemClock
+from agiwo.ports.store import StoreUnavailable
+from agiwo.settings import Settings, SettingsRefused, load_settings, own_secret_key
+from agiwo.store.embedded import EmbeddedPostgres
+from agiwo.store.migrate import upgrade
+from agiwo.store.pgbinaries import EmbeddedPostgresError
+from agiwo.telemetry.log import Log
+from agiwo.tools.registry import ToolRegistry
+from agiwo.wiring.assembly import LogBridge, World, build_world, definitions_in, hidden_texts, postgres_storage, publish_files, running
+from agiwo.wiring.toolbox import ToolsRefused, toolbox
+
+#: Seconds that requests under way have once no new ones are taken.
+LAST_REQUESTS = 5
+
+
+def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, **given: Any) -> None:
+    """Serve until SIGINT or SIGTERM. Raises CommandEnds if it cannot begin, or cannot go on."""
+    try:
+        settings = load_settings(config, **given)
+        _check(settings, embedded, insecure_no_auth)
+        clock = SystemClock()
+        log = Log(level=settings.log_level, secrets=hidden_texts(settings))
+        registry = toolbox(settings.tools, lambda problem: log.line("warning", problem.message, clock.now()))
+    except (SettingsRefused, ToolsRefused) as exc:
+        raise CommandEnds(WRONG_USE, exc.message) from None
+    with _listening(settings) as listener, contextlib.ExitStack() as stack:
+        logging.getLogger().addHandler(LogBridge(log, clock))
+        database = _embedded(settings, stack) if embedded else None
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            try:
+                world, url, key = runner.run(_prepared(settings, database, registry, clock))
+                runner.run(_serve(settings, url, key, world, log, clock, listener))
+            except SettingsRefused as exc:
+                raise CommandEnds(WRONG_USE, exc.message) from None
+            except EmbeddedPostgresError as exc:
+                raise CommandEnds(FAILED, f"the embedded Postgres cannot run: {exc}") from None
+            except (StoreUnavailable, OSError, asyncpg.PostgresError) as exc:
+                raise CommandEnds(NOT_REACHED, f"the database cannot be used: {exc}") from None
+
+
+def _check(settings: Settings, embedded: bool, insecure_no_auth: bool) -> None:
+    """What must be said in words, so that a lost variable never opens a service to everybody or starts it on an empty database."""
+    if not settings.on_loopback and not settings.api_keys and not insecure_no_auth:
+        raise SettingsRefused(
+            f"will not listen on {settings.host} without API keys: anybody there could do anything. Set AGIWO_API_KEYS or `api_keys` "
+            "in the configuration, listen on 127.0.0.1, or say --insecure-no-auth."
+        )
+    if embedded and settings.database_url is not None:
+        raise SettingsRefused("AGIWO_DATABASE_URL is set and --embedded is given: which database shall it be? Take one of them away.")
+    if not embedded and settings.database_url is None:
+        raise SettingsRefused("no database: set AGIWO_DATABASE_URL, or say --embedded for a Postgres of its own in the data folder.")
+    if not embedded and settings.secret_key is None:
+        raise SettingsRefused(
+            "AGIWO_SECRET_KEY is not set: it signs the links in approval mails, so all processes on one database need the same. "
+            "Take at least 32 characters by chance, for example from: openssl rand -hex 32"
+        )
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    """The socket, taken before anything else is begun; it refuses connections until the service stands."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise CommandEnds(WRONG_USE, f"{settings.host} is no address of this machine: {exc.strerror or exc}") from None
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as exc:
+            raise CommandEnds(FAILED, f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from None
+        yield listener
+
+
+def _embedded(settings: Settings, stack: contextlib.ExitStack) -> EmbeddedPostgres:
+    database = EmbeddedPostgres(settings.data_dir / "postgres", report=tell)
+    stack.callback(database.stop)
+    return database
+
+
+async def _prepared(settings: Settings, database: EmbeddedPostgres | None, registry: ToolRegistry, clock: Clock) -> tuple[World, str, str]:
+    """The migrated database and, meanwhile, the clients of the models: both take seconds."""
+
+    def migrated() -> tuple[str, str]:
+        given = settings.secret_key.get_secret_value() if settings.secret_key is not None else None
+        if database is not None:
+            key = given or own_secret_key(settings.data_dir)
+            url = database.start()
+        else:
+            assert settings.database_url is not None and given is not None, "checked at the start"
+            key, url = given, settings.database_url.get_secret_value()
+        try:
+            upgrade(url)
+        except ValueError as exc:
+            raise SettingsRefused(f"AGIWO_DATABASE_URL: {exc}") from None
+        return url, key
+
+    preparing = asyncio.to_thread(migrated)
+    (url, key), world = await asyncio.gather(preparing, asyncio.to_thread(build_world, settings, registry, clock))
+    return world, url, key
+
+
+async def _serve(settings: Settings, url: str, key: str, world: World, log: Log, clock: Clock, listener: socket.socket) -> None:
+    async with AsyncExitStack() as stack:
+        storage = await stack.enter_async_context(postgres_storage(settings, url, clock, log))
+        parts = await stack.enter_async_context(running(settings, storage, world, key, log, clock=clock))
+        folder = settings.workflows_dir or Path("workflows")
+        if folder.is_dir():
+            await publish_files(parts.services, definitions_in(folder), settings.tenant, tell)
+        elif settings.workflows_dir is not None:
+            raise SettingsRefused(f"the folder of workflows {folder} does not exist")
+        app = create_app(parts.services, keys=parts.keys, metrics=parts.exposition, version=_version())
+        server = _Server(app, listener, settings.url)
+        log.line("info", "serving", clock.now(), url=settings.url, node=settings.node)
+        await server.run_until_told()
+        log.line("info", "leaving", clock.now(), node=settings.node)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn in our own loop; signals end it and nothing more, so that the engine can be drained after the last request."""
+
+    def __init__(self, app: FastAPI, listener: socket.socket, url: str) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=LAST_REQUESTS,
+            )
+        )
+        self._listener = listener
+        self._url = url
+
+    async def run_until_told(self) -> None:
+        """Serve until SIGINT or SIGTERM; they stay ours until the process ends, so that a second one does not cut the drain short."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        await self._serve([self._listener])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        tell(f"Agiwo is ready at {self._url}")
+
+
+def _version() -> str:
+    try:
+        return version("agiwo-orchestrator")
+    except PackageNotFoundError:
+        return "0"

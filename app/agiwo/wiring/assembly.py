@@ -1,0 +1,259 @@
+"""Puts a service together on one database and takes it apart again: stores, engine, services, application, in an order that loses nothing.
+
+It reads settings and decides nothing else; no other module knows which adapter stands behind a port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from agiwo.clock import Clock, SystemClock
+from agiwo.definition.compiled import Kind
+from agiwo.engine.events import Observe, to_all
+from agiwo.engine.node import Engine
+from agiwo.errors import AgiwoError, ServiceError, Unavailable
+from agiwo.executors.llm_task import ModelTasks
+from agiwo.executors.tool_call import ToolCalls
+from agiwo.leases.redis_wakeup import RedisWakeup
+from agiwo.models.profile import ModelProfile
+from agiwo.models.protocol import ModelProvider
+from agiwo.models.providers import provider_for
+from agiwo.notify.mail import MailNotifier
+from agiwo.outbound.connections import Connections, ConnectionSpec
+from agiwo.ports.executor import Executor
+from agiwo.ports.queries import Queries
+from agiwo.ports.records import Records
+from agiwo.ports.store import InstanceStore
+from agiwo.ports.wakeup import Wakeup
+from agiwo.service.callers import ApiKey, ApiKeys, Caller
+from agiwo.service.definitions import Catalog
+from agiwo.service.notices import ApprovalNotices
+from agiwo.service.services import Services, build_services
+from agiwo.service.tokens import ApprovalLinks, Signer
+from agiwo.settings import Settings, SettingsRefused, secrets_of
+from agiwo.store.pool import service_engine
+from agiwo.store.postgres import PostgresStore
+from agiwo.store.queries import PostgresQueries
+from agiwo.store.records import PostgresRecords
+from agiwo.telemetry.log import Log
+from agiwo.telemetry.metrics import Metrics
+from agiwo.tools.registry import ToolRegistry
+from agiwo.tools.threads import ToolThreads
+from agiwo.wiring.channels import Channels
+
+NOTICE = "notice"
+Line = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What stands and runs; `exposition` gives the metrics and their content type."""
+
+    services: Services
+    engine: Engine
+    keys: ApiKeys
+    exposition: Callable[[], tuple[bytes, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The three faces of one storage, and whoever carries hints between processes."""
+
+    instances: InstanceStore
+    records: Records
+    queries: Queries
+    wakeup: Wakeup | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What definitions can reach: tools, connections, models, secrets. `providers` are open ways to the models by profile name."""
+
+    registry: ToolRegistry
+    connections: Connections
+    profiles: Mapping[str, ModelProfile]
+    providers: Mapping[str, ModelProvider]
+    secrets: Mapping[str, str]
+
+
+def build_world(settings: Settings, registry: ToolRegistry, clock: Clock) -> World:
+    """What the settings let definitions reach; loads the clients of the models, which takes seconds.
+
+    Raises SettingsRefused for a profile that cannot be used.
+    """
+    profiles = {}
+    try:
+        for name, data in settings.profiles().items():
+            profiles[name] = ModelProfile.from_mapping(name, data, os.environ)
+        providers = {name: provider_for(profile, clock) for name, profile in profiles.items()}
+    except (ServiceError, Unavailable) as exc:
+        raise SettingsRefused(f"the settings cannot be used:\n{exc.message}") from None
+    return World(registry, Connections(_specs(settings)), profiles, providers, secrets_of(os.environ))
+
+
+def _specs(settings: Settings) -> list[ConnectionSpec]:
+    return [
+        ConnectionSpec(name, one.kind, _from_environment(name, one.url.get_secret_value()), one.model_extra or {})
+        for name, one in settings.connections.items()
+    ]
+
+
+def _from_environment(name: str, url: str) -> str:
+    if not url.startswith("env:"):
+        return url
+    variable = url.removeprefix("env:")
+    if not os.environ.get(variable):
+        raise SettingsRefused(f"the connection {name!r} takes its URL from the variable {variable}, which is not set")
+    return os.environ[variable]
+
+
+def api_keys(settings: Settings) -> ApiKeys:
+    """The keys that may call. Raises SettingsRefused if one stands in a variable that is not set."""
+    return ApiKeys([ApiKey(key.name, key.digest(os.environ), key.tenant, key.roles) for key in settings.api_keys], tenant=settings.tenant)
+
+
+def hidden_texts(settings: Settings) -> list[str]:
+    """Texts that no log line may show."""
+    held = [settings.secret_key, settings.llm_api_key, settings.database_url, settings.redis_url]
+    held += [one.url for one in settings.connections.values() if "@" in one.url.get_secret_value()]
+    texts = [secret.get_secret_value() for secret in held if secret is not None]
+    return [text for text in [*texts, *secrets_of(os.environ).values()] if len(text) >= 4]
+
+
+@asynccontextmanager
+async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log) -> AsyncIterator[Storage]:
+    """The storage on a migrated Postgres, with Redis for hints if it is configured; closed at the end."""
+    async with AsyncExitStack() as stack:
+        pool = service_engine(url)
+        stack.push_async_callback(pool.dispose)
+        store = PostgresStore(url, lease=settings.lease)
+        stack.push_async_callback(store.close)
+        wakeup = None
+        if settings.redis_url is not None:
+            address = settings.redis_url.get_secret_value()
+            wakeup = RedisWakeup(address, lost=lambda reason: log.line("warning", "redis is away", clock.now(), reason=reason))
+            stack.push_async_callback(wakeup.close)
+        yield Storage(store, PostgresRecords(pool, clock), PostgresQueries(pool), wakeup)
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings,
+    storage: Storage,
+    world: World,
+    secret_key: str,
+    log: Log,
+    *,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    observe: Observe | None = None,
+) -> AsyncIterator[Parts]:
+    """A running engine with its services on `storage`; at the end it is drained for up to `settings.drain` seconds.
+
+    `observe` hears of everything beside logs and metrics. Raises StoreUnavailable if the storage cannot be reached.
+    """
+    clock, random = clock or SystemClock(), random or SystemRandom()
+    metrics = Metrics()
+    signer = Signer([secret_key.encode()])
+    catalog = Catalog(storage.records, world.registry.contracts, clock)
+    models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets)
+    threads = ToolThreads(settings.threads)
+    tools = ToolCalls(world.registry, clock, connections=world.connections, secrets=world.secrets, threads=threads, log=log.tool)
+    executors: Mapping[Kind, Executor] = {Kind.TOOL_CALL: tools, Kind.LLM_TASK: models}
+    engine = Engine(
+        storage.instances,
+        catalog,
+        executors.__getitem__,
+        clock,
+        name=settings.node,
+        random=random,
+        capacity=settings.capacity,
+        lease=settings.lease,
+        heartbeat=settings.lease / 3.5,
+        notifiers={NOTICE: ApprovalNotices(ApprovalLinks(signer, settings.url), _channels(settings, world, clock))},
+        wakeup=storage.wakeup,
+        observe=to_all(*(one for one in (log.observe, metrics.observe, observe) if one is not None)),
+    )
+    metrics.gauge("agiwo_instances_held", "Instances in memory.", lambda: engine.load)
+    services = build_services(
+        engine=engine,
+        records=storage.records,
+        queries=storage.queries,
+        catalog=catalog,
+        tools=world.registry.contracts,
+        clock=clock,
+        random=random,
+        signer=signer,
+        public_url=settings.url,
+    )
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(world.connections.close)
+        for provider in world.providers.values():
+            stack.push_async_callback(provider.close)
+        await engine.start()
+        stack.push_async_callback(engine.drain, settings.drain)
+        yield Parts(services, engine, api_keys(settings), lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST))
+
+
+def _channels(settings: Settings, world: World, clock: Clock) -> Channels:
+    mail = settings.channels["mail"].connection if "mail" in settings.channels else "mail"
+    channels = {"mail": MailNotifier(world.connections, clock, mail)} if mail in world.connections.names() else {}
+    return Channels(channels, settings.roles)
+
+
+def definitions_in(folder: Path) -> list[Path]:
+    """The files of a folder that hold definitions."""
+    return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json"))
+
+
+async def publish_files(services: Services, files: Iterable[Path], tenant: str, say: Line) -> int:
+    """Publish definitions; what stands there already stays as it is. Gives the number of refused ones.
+
+    `say` gets a line for each problem, as `file:line:column: severity: message`. Raises StoreUnavailable.
+    """
+    caller = Caller(tenant, "key:workflows-folder")
+    refused = 0
+    for path in files:
+        try:
+            done = await services.publishing.publish(caller, await asyncio.to_thread(path.read_bytes))
+            problems = done.examined.checked.problems
+        except ServiceError as exc:
+            refused += 1
+            problems = exc.problems
+            say(f"{path}: error: {exc.message}")
+        except (AgiwoError, OSError) as exc:
+            refused += 1
+            problems = ()
+            say(f"{path}: error: {exc}")
+        for problem in problems:
+            place = f"{path}:{problem.line}:{problem.column}" if problem.line is not None else f"{path}: {problem.pointer}"
+            say(f"{place}: {problem.severity}: {problem.message}")
+    return refused
+
+
+class LogBridge(logging.Handler):
+    """Passes what libraries log by Python's own logging into the one log."""
+
+    def __init__(self, log: Log, clock: Clock, level: int = logging.WARNING) -> None:
+        super().__init__(level)
+        self._log = log
+        self._clock = clock
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields: dict[str, Any] = {"logger": record.name}
+            if record.exc_info and record.exc_info[1] is not None:
+                fields["exception"] = logging.Formatter().formatException(record.exc_info)
+            self._log.line(record.levelname, record.getMessage(), self._clock.now(), **fields)
+        except Exception:
+            self.handleError(record)
