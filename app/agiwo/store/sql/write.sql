@@ -118,11 +118,11 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text
     AS a(id, instance_id, tenant, path, step, digest, title, body, approvers, asked, expires);
 
 -- name: close_pending_approvals
--- Settle approvals without a person; a decision that was counted stays.
+-- Settle approvals without a person; a decision that was counted stays. `is true` keeps the planner off the list of all that are open.
 UPDATE agiwo.approval a
 SET state = w.state
 FROM unnest($1::uuid[], $2::text[]) AS w(id, state)
-WHERE a.shard = get_byte(uuid_send(w.id), 7) AND a.id = w.id AND a.state = 'pending';
+WHERE a.shard = get_byte(uuid_send(w.id), 7) AND a.id = w.id AND (a.state = 'pending') IS TRUE;
 
 -- name: insert_outbox
 -- Deliveries that a write causes, numbered so that they keep their order.
