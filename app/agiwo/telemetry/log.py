@@ -70,7 +70,7 @@ class Log:
         line = {"at": rfc3339(event.at), **_place(event.where, event.path, event.attempt)}
         for key, value in event.data.items():
             line.update(_shown(key, value))
-        self._logger.log(level, event.name.value, level=logging.getLevelName(level).lower(), **_free(line))
+        self._logger.bind(level=logging.getLevelName(level).lower()).log(level, event.name.value, **_free(line))
 
     def tool(self, where: Circumstances, path: str, attempt: int, message: str, fields: Mapping[str, Any]) -> None:
         """Write a line that a tool wrote."""
@@ -80,7 +80,7 @@ class Log:
     def line(self, level: str, message: str, at: float, **fields: Any) -> None:
         """Write any other line: of the service's start, of a request."""
         number = logging.getLevelNamesMapping()[level.upper()]
-        self._logger.log(number, message, **_free({"at": rfc3339(at), "level": level.lower(), **fields}))
+        self._logger.bind(level=level.lower()).log(number, message, **_free({"at": rfc3339(at), **fields}))
 
     def _redact(self, logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         if self._secrets:
