@@ -166,8 +166,7 @@ CREATE TABLE agiwo.outbox (
     CONSTRAINT outbox_settled_check CHECK ((settled_at IS NULL) = (state = 'pending') AND (owner IS NULL OR state = 'pending'))
 ) WITH (fillfactor = 70);
 CREATE INDEX outbox_due ON agiwo.outbox (due_at) WHERE owner IS NULL AND state = 'pending';
-CREATE INDEX outbox_list ON agiwo.outbox (shard, instance_id);
-CREATE INDEX outbox_order ON agiwo.outbox (shard, instance_id, seq, position) WHERE state = 'pending';
+CREATE INDEX outbox_order ON agiwo.outbox (shard, instance_id, seq, position);
 CREATE INDEX outbox_owner ON agiwo.outbox (owner) WHERE owner IS NOT NULL;
 
 CREATE TABLE agiwo.rejected_trigger (

@@ -255,8 +255,7 @@ outbox = Table(
     CheckConstraint("(settled_at IS NULL) = (state = 'pending') AND (owner IS NULL OR state = 'pending')", name="settled"),
     Index("outbox_due", "due_at", postgresql_where=text("owner IS NULL AND state = 'pending'")),
     Index("outbox_owner", "owner", postgresql_where=text("owner IS NOT NULL")),
-    Index("outbox_order", "shard", "instance_id", "seq", "position", postgresql_where=text("state = 'pending'")),
-    Index("outbox_list", "shard", "instance_id"),
+    Index("outbox_order", "shard", "instance_id", "seq", "position"),
     postgresql_with={"fillfactor": 70},
 )
 

@@ -1,5 +1,6 @@
 -- name: take_outbox_if_alive
 -- Claim deliveries that are due, for one node; a later one of an instance waits until the earlier ones are settled.
+-- `is true` keeps the planner off the list of all that are due.
 WITH free AS MATERIALIZED (
     SELECT o.shard, o.id
     FROM agiwo.outbox o
@@ -7,7 +8,7 @@ WITH free AS MATERIALIZED (
         AND (SELECT true FROM agiwo.node n WHERE n.id = $1::bigint AND n.state = 'alive')
         AND NOT EXISTS (
             SELECT FROM agiwo.outbox p
-            WHERE p.shard = o.shard AND p.instance_id = o.instance_id AND p.state = 'pending'
+            WHERE p.shard = o.shard AND p.instance_id = o.instance_id AND (p.state = 'pending') IS TRUE
                 AND (p.seq, p.position) < (o.seq, o.position))
     ORDER BY o.due_at
     LIMIT $2::int
