@@ -19,13 +19,15 @@ class UnknownItem(AgiwoError):
 def to_report(item: InboxItem, at: float) -> Report:
     """The report of one item; `at` is the time at which it is taken up.
 
-    Bodies: decision `{approval, action, by, channel, comment?, values?, edited?: [value]}`, cancel `{by, reason?}`, outcome
+    Bodies: decision `{approval, action, by, channel, comment?, answer?: {values?, edited?: [value]}}`, cancel `{by, reason?}`, outcome
     `{path, by, done, result?, reason?}`. Raises UnknownItem for any other kind, or if a part is missing.
     """
     body = item.body
     try:
         if item.kind == "decision":
-            edited = body.get("edited")
+            # The form and the edited text stand in the approval's own answer, as the storage keeps it.
+            said = {**body, **(body.get("answer") or {})}
+            edited = said.get("edited")
             return ApprovalDecided(
                 at=at,
                 approval=body["approval"],
@@ -33,7 +35,7 @@ def to_report(item: InboxItem, at: float) -> Report:
                 by=body["by"],
                 channel=body["channel"],
                 comment=body.get("comment"),
-                values=body.get("values"),
+                values=said.get("values"),
                 edited=None if edited is None else (edited[0],),
             )
         if item.kind == "cancel":

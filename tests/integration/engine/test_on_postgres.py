@@ -1,0 +1,200 @@
+"""The engine on a real Postgres: takeovers, zombies, poisoned values, decisions that race with a park."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from agiwo.clock import SystemClock
+from agiwo.definition.compiled import Gate, Workflow
+from agiwo.definition.contract import Effect
+from agiwo.engine.events import Happening
+from agiwo.engine.node import Engine
+from agiwo.ids import uuid7
+from agiwo.machine.reports import Begin, Succeeded
+from agiwo.ports.records import DecisionAnswer, Posted
+from agiwo.ports.store import Answer, NewInstance, Verdict, Write
+from agiwo.store.pool import service_engine
+from agiwo.store.postgres import PostgresStore
+from agiwo.store.records import PostgresRecords
+from kit.engine import Calls, Library, Moments, pause, row, tool
+
+SCHEMA = "agiwo"
+
+
+@dataclass
+class Site:
+    """Nodes on one database."""
+
+    url: str
+    records: PostgresRecords
+    connection: asyncpg.Connection[Any]
+    moments: Moments = field(default_factory=Moments)
+    clock: SystemClock = field(default_factory=SystemClock)
+    stores: list[PostgresStore] = field(default_factory=list)
+    nodes: list[Engine] = field(default_factory=list)
+
+    async def node(self, workflow: Workflow, calls: Calls, name: str = "a", store: PostgresStore | None = None, **options: Any) -> Engine:
+        store = store or PostgresStore(self.url)
+        engine = Engine(
+            store,
+            Library(workflow),
+            lambda kind: calls,
+            self.clock,
+            name=name,
+            random=Random(2),
+            observe=self.moments,
+            **{"cancel_grace": 0.05, "heartbeat": 1.0, **options},
+        )
+        self.stores.append(store)
+        self.nodes.append(engine)
+        await engine.start()
+        return engine
+
+    async def begin(self, engine: Engine, workflow: Workflow, input: Any = None) -> tuple[UUID, asyncio.Future[Any]]:
+        id = uuid7(self.clock.now(), secrets.randbits(66), secrets.randbelow(256))
+        ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        new = NewInstance(workflow.id, workflow.version, "hash", "0" * 32)
+        verdict = await engine.begin(id, workflow, "default", Begin(self.clock.now(), input), new, ended=ended)
+        assert verdict.answer is Answer.APPLIED
+        return id, ended
+
+    async def status(self, id: UUID) -> str:
+        value: str = await self.connection.fetchval(f"SELECT status FROM {SCHEMA}.instance WHERE id = $1", id)
+        return value
+
+    async def numbers(self, id: UUID) -> list[int]:
+        """The numbers of all records of an instance, in order."""
+        rows = await self.connection.fetch(
+            f"SELECT (json_array_elements(records)->>'seq')::int AS n FROM {SCHEMA}.history WHERE instance_id = $1 ORDER BY seq", id
+        )
+        return [row["n"] for row in rows]
+
+
+@pytest.fixture
+async def site(database: str) -> AsyncIterator[Site]:
+    pool = service_engine(database)
+    connection = await asyncpg.connect(database)
+    made = Site(database, PostgresRecords(pool), connection)
+    yield made
+    for engine in made.nodes:
+        if engine._tasks:
+            await engine.stop()
+    for store in made.stores:
+        await store.close()
+    await connection.close()
+    await pool.dispose()
+
+
+async def test_a_hundred_instances_end_with_gapless_histories(site: Site) -> None:
+    flow = row(tool("a"), tool("b"), tool("c"))
+    engine = await site.node(flow, Calls())
+    begun = await asyncio.gather(*(site.begin(engine, flow) for _ in range(100)))
+    await asyncio.gather(*(ended for _, ended in begun))
+    assert await site.connection.fetchval(f"SELECT count(*) FROM {SCHEMA}.run") == 0
+    for id, _ in begun[:5]:
+        numbers = await site.numbers(id)
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert await site.status(id) == "SUCCESS"
+
+
+async def test_a_zombie_writes_nothing_after_its_takeover(site: Site) -> None:
+    flow = row(tool("a"), tool("b", Effect.WRITE))
+    zombie_calls, fresh = Calls(held=["a"]), Calls()
+    zombie = await site.node(flow, zombie_calls, heartbeat=1000.0)
+    begun = await asyncio.gather(*(site.begin(zombie, flow) for _ in range(20)))
+    await zombie_calls.begun("a")
+    await site.node(flow, fresh)
+    while len(site.moments.all(Happening.ENDED)) < 20:
+        await site.moments.next(Happening.ENDED)
+    zombie_calls.held.clear()
+    for future in list(zombie_calls.open.values()):
+        future.set_result(Succeeded("late"))
+    assert set(await asyncio.gather(*(asyncio.wait_for(ended, 10) for _, ended in begun[-1:]))) == {None}
+    assert "b" not in zombie_calls.paths
+    assert fresh.paths.count("b") == 20
+    for id, _ in begun:
+        numbers = await site.numbers(id)
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+class Blind(PostgresStore):
+    """A store behind checks that have missed something: what they let through, the database refuses."""
+
+    async def write(self, batch: Sequence[Write]) -> list[Verdict]:
+        return await super().write([replace(write, records=write.records.replace("POISON", "\x00")) for write in batch])
+
+
+async def test_one_poisoned_value_in_a_batch_fails_its_own_step_alone(site: Site) -> None:
+    flow = row(tool("a"), tool("b"))
+    poison = iter([Succeeded({"text": "POISON"})])
+    calls = Calls(lambda call: next(poison, None) if call.path == "a" and calls.paths.count("a") == 4 else Succeeded("sound"))
+    engine = await site.node(flow, calls, store=Blind(site.url))
+    begun = await asyncio.gather(*(site.begin(engine, flow) for _ in range(10)))
+    instances = [await ended for _, ended in begun]
+    assert sorted(instance.status.value for instance in instances) == ["FAILED"] + ["SUCCESS"] * 9
+    (failed,) = (instance for instance in instances if instance.status.value == "FAILED")
+    assert failed.runs["a"].error["type"] == "ValidationError"
+    assert "cannot be stored" in failed.runs["a"].error["message"]
+
+
+async def test_cancels_that_race_with_a_park_are_all_heard(site: Site) -> None:
+    flow = row(tool("a"), pause("p", 3600.0))
+    engine = await site.node(flow, Calls())
+    begun = await asyncio.gather(*(site.begin(engine, flow) for _ in range(60)))
+
+    async def cancel(id: UUID) -> None:
+        assert await site.records.put_inbox(id, "default", "cancel", {"by": "user:a"}) is Posted.ACCEPTED
+
+    await asyncio.gather(*(cancel(id) for id, _ in begun))
+    while len(site.moments.all(Happening.ENDED)) < 60:
+        await site.moments.next(Happening.ENDED)
+    assert {event.data["status"] for event in site.moments.all(Happening.ENDED)} == {"CANCELLED"}
+
+
+async def test_a_decision_by_a_person_goes_on_after_a_restart(site: Site) -> None:
+    gate = Gate("before", approvers=("user:x",), notify=("mail",), timeout=600.0)
+    flow = row(tool("charge"), tool("ship", gate=gate))
+    calls = Calls()
+    first = await site.node(flow, calls)
+    id, ended = await site.begin(first, flow)
+    assert await ended is None
+    await first.drain(1.0)
+    approval = await site.connection.fetchrow(f"SELECT id, digest FROM {SCHEMA}.approval WHERE instance_id = $1", id)
+    assert await site.connection.fetchval(f"SELECT count(*) FROM {SCHEMA}.outbox WHERE instance_id = $1", id) == 1
+    second = await site.node(flow, calls, "b")
+    answer = await site.records.decide_approval(
+        "default", approval["id"], action="approve", by="user:x", channel="api", digest=approval["digest"]
+    )
+    assert answer.answer is DecisionAnswer.DECIDED
+    second.poke(id)
+    await site.moments.until(Happening.ENDED)
+    assert calls.paths == ["charge", "ship"]
+    assert await site.status(id) == "SUCCESS"
+
+
+async def test_connections_that_are_cut_lose_and_double_nothing(site: Site) -> None:
+    flow = row(*(tool(f"s{n}") for n in range(10)))
+    calls = Calls()
+    engine = await site.node(flow, calls)
+    begun = await asyncio.gather(*(site.begin(engine, flow) for _ in range(20)))
+    for _ in range(5):
+        await site.moments.next(Happening.COMMITTED)
+        await site.connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    instances = await asyncio.gather(*(ended for _, ended in begun))
+    for (id, _), instance in zip(begun, instances, strict=True):
+        assert instance is None or instance.status.value == "SUCCESS"
+        numbers = await site.numbers(id)
+        assert numbers == list(range(1, len(numbers) + 1))
+    made = [(path, attempt, key) for path, attempt, key in calls.made]
+    assert len(made) == len(set(made))
