@@ -25,11 +25,13 @@ _NOT = object()
 class Conversion:
     """The conversions of one schema; call it with a value.
 
-    `accepts` gives, for a JSON Pointer into the schema, whether a value fits the part that stands there.
+    `accepts` gives, for a JSON Pointer into the schema, whether a value fits the part that stands there; `too_much` says whether a value
+    that was made from text would take too much work against a part.
     """
 
-    def __init__(self, root: Any, accepts: Callable[[str], Callable[[Any], bool]]) -> None:
+    def __init__(self, root: Any, accepts: Callable[[str], Callable[[Any], bool]], too_much: Callable[[Any, Any], bool]) -> None:
         self.root = root
+        self.too_much = too_much
         self._accepts_at = accepts
         self._accepts: dict[str, Callable[[Any], bool]] = {}
 
@@ -59,16 +61,22 @@ class _Walk:
             if found is not None:
                 value = self.part(value, found[0], found[1], hops + 1)
         if (types := schema.get("type")) is not None:
-            value = _to_type(value, [types] if isinstance(types, str) else types)
+            made = _to_type(value, [types] if isinstance(types, str) else types)
+            if isinstance(value, str) and isinstance(made, dict | list) and self._conversion.too_much(made, schema):
+                return value
+            value = made
         if isinstance(value, dict):
             value = self._object(value, schema, at)
         elif isinstance(value, list | tuple):
             value = self._array(value, schema, at)
+        return self._combined(value, schema, at, hops + 1)
+
+    def _combined(self, value: Any, schema: dict[str, Any], at: tuple[str | int, ...], hops: int) -> Any:
         for index, branch in enumerate(schema.get("allOf", ())):
-            value = self.part(value, branch, (*at, "allOf", index), hops + 1)
+            value = self.part(value, branch, (*at, "allOf", index), hops)
         for word in ("anyOf", "oneOf"):
             if word in schema:
-                value = self._branch(value, schema[word], (*at, word), hops + 1)
+                value = self._branch(value, schema[word], (*at, word), hops)
         return value
 
     def _object(self, value: dict[str, Any], schema: dict[str, Any], at: tuple[str | int, ...]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import jsonschema_rs
 
 from agiwo.errors import InvalidInput, Problem, ValidationError, ValueRefused
 from agiwo.schema.coercion import Conversion, resolve
+from agiwo.schema.effort import Effort
 from agiwo.values import canonical, check, decode, kind_of, pointer, shown
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -24,6 +25,7 @@ _META = jsonschema.Draft202012Validator(
 )
 _REFERENCES = ("$ref", "$dynamicRef")
 _SHOWN = 5
+_TOO_MUCH = Problem("schema_effort", "checking this value against its schema takes too much work: its alternatives multiply at every level")
 
 Accepts = Callable[[Any], bool]
 
@@ -49,24 +51,34 @@ class Schema:
 
     def problems(self, value: Any) -> list[Problem]:
         """Everything in `value` that does not fit, each with its JSON Pointer; nothing is converted."""
+        if self._effort.too_much(value):
+            return [_TOO_MUCH]
         if self._validator.is_valid(value):
             return []
         return [problem for error in self._validator.iter_errors(value) for problem in _explained(error, self.source)]
 
     def fits(self, value: Any) -> bool:
         """Whether nothing is wrong with `value`."""
-        return self._validator.is_valid(value)
+        return not self._effort.too_much(value) and self._validator.is_valid(value)
 
     def convert(self, value: Any) -> Any:
-        """`value` after the lossless conversions that this schema asks for; neither checked nor changed in place."""
-        return self._conversion(value)
+        """`value` after the lossless conversions that this schema asks for; neither checked nor changed in place.
+
+        A value that would take too much work is given back as it is, and is a misfit.
+        """
+        if self._effort.too_much(value):
+            return value
+        try:
+            return self._conversion(value)
+        except RecursionError:
+            return value
 
     def coerce(self, value: Any, what: str = "parameter") -> Any:
         """`value` converted and found fitting.
 
         Raises ValidationError that names each misfit's place, what was expected and what was found; `what` names the thing in the message.
         """
-        converted = self._conversion(value)
+        converted = self.convert(value)
         misfits = self.problems(converted)
         if misfits:
             raise misfit(misfits, what)
@@ -77,8 +89,12 @@ class Schema:
         return _validator(self.source)
 
     @cached_property
+    def _effort(self) -> Effort:
+        return Effort(self.source)
+
+    @cached_property
     def _conversion(self) -> Conversion:
-        return Conversion(self.source, self._part)
+        return Conversion(self.source, self._part, self._effort.too_much)
 
     @cached_property
     def _registry(self) -> jsonschema_rs.Registry:

@@ -92,7 +92,9 @@ def test_whatever_would_lose_or_guess_is_refused(type_: str, found: Any) -> None
 
 
 def test_conversions_reach_into_properties_items_references_and_alternatives() -> None:
-    schema = Schema.compile({**OBJECT, "properties": {**OBJECT["properties"], "u": {"anyOf": [{"type": "integer"}, OBJECT["properties"]["l"]]}}})
+    schema = Schema.compile(
+        {**OBJECT, "properties": {**OBJECT["properties"], "u": {"anyOf": [{"type": "integer"}, OBJECT["properties"]["l"]]}}}
+    )
     given_ = {"n": "42", "x": "3.14", "b": "true", "t": 4, "o": '{"k": "7"}', "l": ["1", 2.0], "u": ["3"]}
     before = copy.deepcopy(given_)
     assert schema.coerce(given_) == {"n": 42, "x": 3.14, "b": True, "t": "4", "o": {"k": 7}, "l": [1, 2], "u": [3]}
@@ -182,6 +184,26 @@ def test_a_deep_nest_of_alternatives_costs_little() -> None:
     for _ in range(90):
         value = [value]
     assert schema.problems(schema.convert(value))
+
+
+ALTERNATIVES = {"anyOf": [{"type": "integer"}, *({"type": "array", "items": {"$ref": "#"}, "minItems": n} for n in (1, 1, 1))]}
+DOUBLED = {
+    "$ref": "#/$defs/a0",
+    "$defs": {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)} | {"a60": {"type": "null"}},
+}
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_alternatives_that_multiply_are_refused_before_they_are_tried(as_text: bool) -> None:
+    value: Any = "no number"
+    for _ in range(60):
+        value = [value]
+    for given_ in (json.dumps(value) if as_text else value, 5 if as_text else {"a": 1}):
+        for schema in (Schema.compile(ALTERNATIVES), Schema.compile(DOUBLED)):
+            if not schema.fits(given_):
+                with pytest.raises(ValidationError):
+                    schema.coerce(given_)
+    assert Schema.compile(ALTERNATIVES).coerce([["7"], [1, 2.0]]) == [[7], [1, 2]]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,17 @@ async def aggregate(**arguments: Any) -> Any:
 
 async def test_rows_alone_give_the_count_and_all_totals_of_every_numeric_field() -> None:
     (row,) = await aggregate(raw_data=SALES)
-    assert list(row) == ["count", "sum_amount", "avg_amount", "min_amount", "max_amount", "sum_units", "avg_units", "min_units", "max_units"]
+    assert list(row) == [
+        "count",
+        "sum_amount",
+        "avg_amount",
+        "min_amount",
+        "max_amount",
+        "sum_units",
+        "avg_units",
+        "min_units",
+        "max_units",
+    ]
     assert row["count"] == 4
     assert row["sum_amount"] == 12.85
     assert row["sum_units"] == 10**60 + 7
