@@ -181,8 +181,8 @@ def test_where_all_goes_well_the_order_of_arrival_changes_nothing(
     document.pop("timeout", None)
     workflow = built(document)
     world = Seeded(tuple(seed), calm=True)
-    first = Drive(workflow, world, input={"flag": True}).to_end(one)
-    second = Drive(workflow, world, input={"flag": True}).to_end(other)
+    first = Drive(workflow, world, input={"flag": True}).to_end(one, patient=True)
+    second = Drive(workflow, world, input={"flag": True}).to_end(other, patient=True)
     assert first.outcome() == second.outcome()
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from immutables import Map
 
 from agiwo.definition.compiled import Workflow
-from agiwo.machine.state import Ending, Instance, InstanceStatus, Jump, Phase, Run, Scope, Settled, StepStatus, Write
+from agiwo.machine.state import NOTHING, Ending, Instance, InstanceStatus, Jump, Phase, Run, Scope, Settled, StepStatus, Write
 
 FORMAT = 1
 
@@ -87,7 +87,7 @@ def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) 
         seq=data["seq"],
         input=data["input"],
         starter=data.get("starter"),
-        labels=data.get("labels", {}),
+        labels=data.get("labels", NOTHING),
         started_at=data["started_at"],
         ended_at=data.get("ended_at"),
         values=Map(data["values"]),
@@ -104,7 +104,7 @@ def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) 
         commits=data["commits"],
         ending=None if ending is None else Ending(**{**ending, "status": InstanceStatus(ending["status"])}),
         finally_next=data.get("finally_next", 0),
-        not_run=data.get("not_run", {}),
+        not_run=data.get("not_run", NOTHING),
     )
 
 

@@ -17,6 +17,7 @@ from agiwo.machine.commands import Record
 from agiwo.machine.reducers import fold
 from agiwo.machine.state import (
     ENDED_STEP,
+    NOTHING,
     Ending,
     Instance,
     InstanceStatus,
@@ -29,8 +30,6 @@ from agiwo.machine.state import (
     Write,
 )
 from agiwo.machine.transitions import INSTANCE, STEP, IllegalTransition
-
-EMPTY: Mapping[str, Any] = {}
 
 
 def blank(id: UUID, workflow: Workflow, tenant: str = "default") -> Instance:
@@ -45,7 +44,7 @@ def evolve(instance: Instance, record: Record) -> Instance:
     """
     if record.seq != instance.seq + 1:
         raise IllegalTransition(f"record {record.seq} after {instance.seq}")
-    data = record.data or EMPTY
+    data = record.data or NOTHING
     if record.path is not None and record.type in STEP:
         return _step(instance, record, record.path, data)
     allowed = INSTANCE.get(record.type)
@@ -137,6 +136,10 @@ def _is_news(waiting: Step, scope: Scope, run: Run) -> bool:
     return used is None or run.iteration > used[join.sources.index(run.step)]
 
 
+#: States in which total_timeout does not run: the step has ended, or waits for a person or a probe, which has its own clock.
+CLOCK_STOPPED = ENDED_STEP | {StepStatus.WAITING_FOR_APPROVAL, StepStatus.UNKNOWN}
+
+
 def _timers(
     timers: Map[tuple[str, str], float], path: str, status: StepStatus, changed: bool, given: Mapping[str, float] | None
 ) -> Map[tuple[str, str], float]:
@@ -144,9 +147,9 @@ def _timers(
         for kind in ("retry", "wait", "approval", "probe"):
             if (path, kind) in timers:
                 timers = timers.delete((path, kind))
-        if status in ENDED_STEP and (path, "total") in timers:
+        if status in CLOCK_STOPPED and (path, "total") in timers:
             timers = timers.delete((path, "total"))
-    for kind, due in (given or EMPTY).items():
+    for kind, due in (given or NOTHING).items():
         timers = timers.set((path, kind), due)
     return timers
 
@@ -155,6 +158,7 @@ def _started(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
     return run._replace(
         attempt=record.attempt or run.attempt + 1,
         attempt_at=record.at,
+        first_attempt_at=record.at if run.first_attempt_at is None else run.first_attempt_at,
         tries=data.get("tries", run.tries),
         deaths=data.get("deaths", run.deaths),
         arguments=data.get("arguments", run.arguments),
@@ -283,9 +287,9 @@ def _instance_started(instance: Instance, record: Record, data: Mapping[str, Any
         trace_id=data.get("trace_id", ""),
         input=data.get("input"),
         starter=record.by,
-        labels=data.get("labels", EMPTY),
+        labels=data.get("labels", NOTHING),
         started_at=record.at,
-        values=Map(data.get("values", EMPTY)),
+        values=Map(data.get("values", NOTHING)),
         timers=timers,
     )
 
@@ -336,7 +340,7 @@ def _instance_ended(instance: Instance, record: Record, data: Mapping[str, Any])
         timers=Map(),
         values=fold(instance.workflow.state, instance.values, instance.unfolded),
         unfolded=(),
-        not_run=data.get("not_run", EMPTY),
+        not_run=data.get("not_run", NOTHING),
     )
 
 

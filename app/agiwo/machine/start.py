@@ -147,8 +147,8 @@ def start_attempt(work: Work, run: Run, step: Step, frozen: Mapping[str, Any] | 
         data["deaths"] = run.deaths + 1
     else:
         data["tries"] = run.tries + 1
-    if run.attempt == 0 and step.total_timeout is not None:
-        data["timers"] = {"total": work.at + step.total_timeout}
+    if step.total_timeout is not None and (run.path, "total") not in work.instance.timers:
+        data["timers"] = {"total": (run.first_attempt_at or work.at) + step.total_timeout}
     work.emit("step.started", run.path, data, attempt=attempt)
     run = work.run(run.path)
     work.order(

@@ -97,6 +97,7 @@ class Run(NamedTuple):
     tries: int = 0
     deaths: int = 0
     begun_at: float | None = None
+    first_attempt_at: float | None = None
     attempt_at: float | None = None
     ended_at: float | None = None
     arguments: Any = None

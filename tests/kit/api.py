@@ -1,0 +1,161 @@
+"""The application over a real database, a real engine and the built-in tools; only the model is scripted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from agiwo.api import create_app
+from agiwo.clock import SystemClock
+from agiwo.console import approval_page
+from agiwo.definition.compiled import Kind
+from agiwo.engine.node import Engine
+from agiwo.executors.tool_call import ToolCalls
+from agiwo.machine.commands import StartAttempt, StartProbe
+from agiwo.machine.reports import Failed, Succeeded
+from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
+from agiwo.service.callers import ApiKey, ApiKeys
+from agiwo.service.definitions import Catalog
+from agiwo.service.services import Services, build_services
+from agiwo.service.tokens import Signer
+from agiwo.store.pool import service_engine
+from agiwo.store.postgres import PostgresStore
+from agiwo.store.queries import PostgresQueries
+from agiwo.store.records import PostgresRecords
+from agiwo.tools.builtin import standard_registry
+
+ECHO = """\
+workflow:
+  id: echo
+  version: "1.0"
+  steps:
+    - {id: say, type: tool_call, tool: debug.echo, parameters: {value: "{{ input.word | default('hello') }}"}}
+  output: {said: "{{ steps.say.output }}"}
+"""
+
+REPORT = """\
+workflow:
+  id: report
+  version: "1.0"
+  input_schema: {type: object, required: [week], properties: {week: {type: string}}, additionalProperties: false}
+  context: {week: "{{ input.week }}"}
+  steps:
+    - id: write
+      type: llm_task
+      task_prompt: "Write about {{ input.week }}"
+      requires_approval: true
+    - {id: say, type: tool_call, tool: debug.echo, parameters: {value: "{{ steps.write.output }}"}}
+  output: "{{ steps.say.output }}"
+"""
+
+GATE = """\
+workflow:
+  id: gate
+  version: "1.0"
+  steps:
+    - id: pay
+      type: tool_call
+      tool: debug.echo
+      parameters: {value: "{{ input }}"}
+      approval:
+        title: "Pay <b>{{ input.to }}</b>?"
+        show: "Amount {{ input.amount }}"
+        approvers: ["user:ann@example.com"]
+        fields:
+          type: object
+          required: [cost_centre]
+          properties:
+            cost_centre: {type: integer, title: Cost centre}
+            urgent: {type: boolean}
+            kind: {enum: [goods, services]}
+            note: {type: string}
+"""
+
+
+class Scripted:
+    """A model that gives what the test says."""
+
+    def __init__(self) -> None:
+        self.answer: Any = "All went well."
+
+    async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
+        return Succeeded(self.answer, {"model": "scripted"}, [{"request": {"prompt": call.arguments}, "raw": self.answer}])
+
+    async def probe(self, call: StartProbe, where: Circumstances) -> ProbeAnswer:
+        return ProbeAnswer("unavailable")
+
+
+@dataclass
+class World:
+    """The parts that tests reach for. `client` calls as an admin of tenant `default`, `stranger` as one of another tenant."""
+
+    services: Services
+    app: FastAPI
+    client: httpx.AsyncClient
+    stranger: httpx.AsyncClient
+    anonymous: httpx.AsyncClient
+    model: Scripted
+    engine: Engine
+
+    async def publish(self, text: str) -> dict[str, Any]:
+        answer = await self.client.post("/v1/workflows", content=text, headers={"content-type": "application/yaml"})
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    async def run(self, workflow: str, **body: Any) -> dict[str, Any]:
+        """Trigger and wait until it has ended or waits for a person."""
+        answer = await self.client.post(f"/v1/workflows/{workflow}/trigger?wait=20s", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@asynccontextmanager
+async def api_world(database: str) -> AsyncIterator[World]:
+    """The application over `database` with the workflows above published."""
+    clock = SystemClock()
+    pool = service_engine(database)
+    store = PostgresStore(database)
+    registry = standard_registry()
+    records, queries = PostgresRecords(pool, clock), PostgresQueries(pool)
+    catalog = Catalog(records, registry.contracts, clock)
+    model = Scripted()
+    tools = ToolCalls(registry, clock)
+
+    def executor_for(kind: Kind) -> Executor:
+        return model if kind is Kind.LLM_TASK else tools
+
+    engine = Engine(store, catalog, executor_for, clock, name="api-tests", random=Random(1))
+    await engine.start()
+    services = build_services(
+        engine=engine,
+        records=records,
+        queries=queries,
+        catalog=catalog,
+        tools=registry.contracts,
+        clock=clock,
+        random=Random(2),
+        signer=Signer([b"0123456789abcdef0123456789abcdef"]),
+        public_url="http://agiwo.test",
+    )
+    keys = ApiKeys([ApiKey.of("ops", "secret-a"), ApiKey.of("other", "secret-b", "other")])
+    app = create_app(services, keys=keys, pages=[approval_page(services)])
+    transport = httpx.ASGITransport(app)
+    clients = [
+        httpx.AsyncClient(transport=transport, base_url="http://agiwo.test", headers=headers, timeout=30)
+        for headers in ({"authorization": "Bearer secret-a"}, {"authorization": "Bearer secret-b"}, {})
+    ]
+    made = World(services, app, *clients, model, engine)
+    for text in (ECHO, REPORT, GATE):
+        await made.publish(text)
+    yield made
+    for client in clients:
+        await client.aclose()
+    await engine.stop()
+    await store.close()
+    await pool.dispose()
