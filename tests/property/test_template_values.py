@@ -14,6 +14,7 @@ from agiwo.errors import TemplateError
 from agiwo.template import (
     FILTERS,
     MAX_RESULT,
+    TESTS,
     Absent,
     TemplateErrors,
     compile_expression,
@@ -177,13 +178,36 @@ def test_any_text_compiles_or_is_refused_with_a_place(text: str) -> None:
             assert exc.message.startswith("here: ")
 
 
-LEAF = st.sampled_from(["input.t", "input.l", "input.n", "input.o", "7", "'ab'", "[1, 2]", "range(input.n)", "input.none"])
+LEAF = st.sampled_from(
+    [
+        "'upper'",
+        "'eq'",
+        "'replace'",
+        "'%Y'",
+        "input.f",
+        "true",
+        "input.t",
+        "input.l",
+        "input.n",
+        "input.o",
+        "7",
+        "'ab'",
+        "[1, 2]",
+        "range(input.n)",
+        "input.none",
+    ]
+)
 FILTER = st.sampled_from(sorted(name for name in FILTERS if FILTERS[name].accepts(0, ()) is None))
+CALLED = st.sampled_from([*(f"| {name}" for name in sorted(FILTERS)), *(f"is {name}" for name in sorted(TESTS))])
 EXPRESSION = st.recursive(
     LEAF,
     lambda inner: st.one_of(
         st.tuples(inner, FILTER).map(lambda p: f"({p[0]}) | {p[1]}"),
         st.tuples(inner, FILTER).map(lambda p: f"({p[0]}) | map('{p[1]}')"),
+        st.tuples(inner, CALLED, st.lists(inner, max_size=2)).map(lambda p: f"({p[0]}) {p[1]}({', '.join(p[2])})"),
+        st.tuples(inner, st.sampled_from(["map('map', ", "map('select', ", "map(attribute=", "sort(attribute=", "sum(start="]), inner).map(
+            lambda p: f"({p[0]}) | {p[1]}{p[2]})"
+        ),
         st.tuples(inner, st.sampled_from(["+", "*", "~", "**", "//", "==", "<", "in", "and", "or"]), inner).map(
             lambda p: f"({p[0]}) {p[1]} ({p[2]})"
         ),
@@ -197,7 +221,11 @@ EXPRESSION = st.recursive(
 
 @given(EXPRESSION, st.integers(0, 4))
 def test_work_always_stops_and_the_result_is_bounded(expression: str, loops: int) -> None:
-    scope = {"input": {"t": "xyz" * 5000, "l": list(range(5000)), "n": 3000, "o": {str(i): i for i in range(2000)}}}
+    scope = {"input": {"t": "xyz" * 5000, "l": list(range(5000)), "n": 3000, "f": -1.5, "o": {str(i): i for i in range(2000)}}}
+    try:
+        compile_expression(expression)
+    except TemplateErrors:
+        return
     source = "{% for i in input.l %}" * loops + "{{ " + expression + " }}!" + "{% endfor %}" * loops
     try:
         out = compile_value(source).render(scope).value

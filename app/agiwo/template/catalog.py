@@ -41,7 +41,7 @@ def _map(
     if (filter is None) is (attribute is None):
         raise TemplateError("`map` takes a filter's name or `attribute=`")
     if attribute is None:
-        run = _entry(FILTERS, filter, "filter").run
+        run = _named(FILTERS, filter, args, "filter")
         return [filters.present(run(meter, item, *args)) for item in items]
     out = []
     for index, item in enumerate(items):
@@ -50,17 +50,20 @@ def _map(
     return out
 
 
-def _entry(table: Mapping[str, Entry], name: object, kind: str) -> Entry:
+def _named(table: Mapping[str, Entry], name: object, args: tuple[object, ...], kind: str) -> Callable[..., Any]:
+    """A callable by its name. Inside `map('map', …)` the name may come from data, so it is looked up and its call is checked here."""
     entry = table.get(name) if isinstance(name, str) else None
     if entry is None:
-        raise TemplateError(f"there is no {kind} `{name if isinstance(name, str) else described(name)}`")
-    return entry
+        raise TemplateError(f"there is no {kind} `{name[:40] if isinstance(name, str) else described(name)}`")
+    if problem := entry.accepts(len(args), ()):
+        raise TemplateError(f"the {kind} `{name}`: {problem}")
+    return entry.run
 
 
 def _chosen(meter: Meter, items: list[Any], values: list[Any], test: object, args: tuple[object, ...], keep: bool) -> list[Any]:
     if test is None:
         return [item for item, value in zip(items, values, strict=True) if bool(filters.present(value)) is keep]
-    run = _entry(TESTS, test, "test").run
+    run = _named(TESTS, test, args, "test")
     loose = test in ("defined", "undefined")
     out = []
     for item, value in zip(items, values, strict=True):

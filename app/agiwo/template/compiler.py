@@ -93,7 +93,7 @@ class Compiler(ExpressionCompiler):
         self._loops += 1
         bind = self._binder(node.target)
         # Work inside that counts nothing itself must not be free: a long body costs more a round.
-        cost = 1 + sum(1 for part in (*node.body, node.test) if part is not None for _ in part.find_all(nodes.Node)) // 10
+        cost = sum(1 for part in (*node.body, node.test) if part is not None for _ in part.find_all(nodes.Node)) // 10
         chosen = self._chosen(node, bind, cost)
         body = self.body(node.body)
         self._loops -= 1

@@ -27,10 +27,6 @@ class Meter:
         if self.units < 0:
             raise TemplateError(f"the template does too much work: more than {MAX_UNITS:,} elements or characters walked")
 
-    def room(self) -> int:
-        """How many units are left."""
-        return self.units
-
     def wrote(self, text: str) -> None:
         """Count text that goes into the result. Raises TemplateError over the size."""
         # Characters first: a text that is too long anyway is not encoded only to be measured.

@@ -31,7 +31,13 @@ def steps() -> Names:
     return Names({"fetch": skipped, "load": Names({"status": "SUCCESS", "output": {"rows": [1]}})})
 
 
-SCOPE = {"input": {"customer": {"name": "A", "id": 7}, "none": None, "rows": [1, 2], "n": 5, "s": "text"}, "context": {}, "steps": steps()}
+SCOPE = {
+    "input": {"customer": {"name": "A", "id": 7}, "none": None, "rows": [1, 2], "n": 5, "s": "text"},
+    "context": {},
+    "steps": steps(),
+    "error": {"deep": object()},
+    "payload": {f"k{i}": i for i in range(30)},
+}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +52,10 @@ SCOPE = {"input": {"customer": {"name": "A", "id": 7}, "none": None, "rows": [1,
         ("input.s.upper", ["`input.s` is a string"]),
         ("context.x", ["`context` is an empty object"]),
         ("item.x", ["`item`", "not given here"]),
+        ("error.deep.x", ["`error.deep` cannot be entered"]),
+        ("payload.x", ["k0, k1", "k19, …"]),
+        ("(input.x if false else item).y", ["`item`"]),
+        ("((1, 2) | first).y", ["`(…)` is an integer"]),
         ("steps.fetch.output.rows", ["`steps.fetch.output` is not there", "the step was skipped (when)"]),
         ("steps.fetsh.output", ["`steps.fetsh`", "fetch, load", "did you mean `fetch`"]),
         ("input['a-b']", ["input['a-b']"]),

@@ -197,6 +197,7 @@ def test_ordinary_work_fits() -> None:
         "{{ input.big | map(attribute='n') | sum }}",
         "{{ input.big | sort(attribute='n', reverse=true) | length }}",
         "{{ input.numbers | length }}",
+        "{% for i in range(90000) %}{{ i }} {% endfor %}",
         "{{ input.long | upper }}",
         "{{ input.big[:500] | table }}",
         "{{ input.long }}" * 6,

@@ -82,6 +82,14 @@ def test_anything_else_with_a_secret_is_refused_when_compiling(source: str) -> N
         compile_value(source, allow_secrets=True)
 
 
+def test_a_secret_cannot_come_in_by_the_scope() -> None:
+    """A mark is made only where the author wrote it, so a value that looks like one is refused wherever it is used."""
+    mark = compile_value("{{ secrets.K }}", allow_secrets=True).texts[0]
+    assert mark.secrets == {"K"}
+    with pytest.raises(TemplateError):
+        compile_value("{{ input.x | upper }}").render({"input": {"x": SecretName("K")}})
+
+
 def test_a_secret_outside_its_places_is_refused() -> None:
     with pytest.raises(TemplateErrors, match="only in parameters"):
         compile_value({"a": "x {{ secrets.K }}"})

@@ -154,6 +154,12 @@ def test_objects_may_be_written_in_an_expression() -> None:
     [
         ("true == 1", False),
         ("1 == 1.0", True),
+        ("{'a': 1} == {'b': 1}", False),
+        ("{'a': 1} == {'a': 1, 'b': 2}", False),
+        ("{'a': 1} == {'a': 2}", False),
+        ("'ab' == 'abc'", False),
+        ("'a' < 'b'", True),
+        ("'b' >= 'a' and 'b' > 'a' and 'a' <= 'a'", True),
         ("'1' == 1", False),
         ("false == 0", False),
         ("[1, true] == [1, 1]", False),
