@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +20,7 @@ from agiwo.values import encode
 
 WITHIN = 30.0
 QUIET = 60.0  # seconds without a sign, after which a stream counts as broken; the service gives one every 15
-RETRY = (0.2, 0.5, 1.0, 2.0, 2.0)  # seconds before a broken stream is taken up again
+RETRY = (0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 5.0, 5.0, 5.0)  # seconds before a broken stream is taken up again
 
 
 @dataclass(slots=True)
@@ -105,10 +105,10 @@ class Client:
         text = f"the service at {self.server} cannot be reached: {exc.message}"
         return CommandEnds(NOT_REACHED, text, {"code": "not_reached", "server": self.server, "detail": exc.message})
 
-    async def events(self, path: str) -> AsyncIterator[ServerEvent]:
-        """The events of a stream, each once; a stream that breaks is taken up behind the last event. Raises CommandEnds.
+    async def events(self, path: str) -> AsyncGenerator[ServerEvent, None]:
+        """The events of an instance, each once, to its end; a stream that breaks or stops before is taken up behind the last event.
 
-        Ends when the service ends the stream after something came, which it does with the instance.
+        Raises CommandEnds.
         """
         parser = _Parser()
         failures = 0
@@ -125,11 +125,14 @@ class Client:
                             if event is not None:
                                 failures = 0
                                 yield event
-                        return
+                                if event.name == "instance.ended":
+                                    return
             except StepError as exc:
                 if failures >= len(RETRY):
                     raise self._not_reached(exc) from None
-            await asyncio.sleep(RETRY[min(failures, len(RETRY) - 1)])
+            if failures >= len(RETRY):
+                raise self._not_reached(StepError("the stream of events ends again and again"))
+            await asyncio.sleep(RETRY[failures])
             failures += 1
 
 

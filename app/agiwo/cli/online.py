@@ -148,12 +148,7 @@ async def decide(
 
 
 async def _approval(client: Client, id: str) -> str:
-    try:
-        found = await client.get("/v1/approvals", instance=id, status="pending")
-    except CommandEnds as exc:
-        if exc.status != FAILED:
-            raise
-        return id
+    found = await client.get("/v1/approvals", instance_id=id, status="pending")
     waiting = [item["approval_id"] for item in found["items"]]
     if len(waiting) > 1:
         raise CommandEnds(WRONG_USE, "\n".join([f"the instance {id} waits for several approvals; name one:", *waiting]))

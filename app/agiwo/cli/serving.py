@@ -24,6 +24,7 @@ from fastapi import FastAPI
 from agiwo.api.app import create_app
 from agiwo.cli.screen import FAILED, NOT_REACHED, WRONG_USE, CommandEnds, tell
 from agiwo.clock import Clock, SystemClock
+from agiwo.console.page import approval_page
 from agiwo.ports.store import StoreUnavailable
 from agiwo.settings import Settings, SettingsRefused, load_settings, own_secret_key
 from agiwo.store.embedded import EmbeddedPostgres
@@ -137,7 +138,9 @@ async def _serve(settings: Settings, url: str, key: str, world: World, log: Log,
             await publish_files(parts.services, definitions_in(folder), settings.tenant, tell)
         elif settings.workflows_dir is not None:
             raise SettingsRefused(f"the folder of workflows {folder} does not exist")
-        app = create_app(parts.services, keys=parts.keys, metrics=parts.exposition, version=_version())
+        app = create_app(
+            parts.services, keys=parts.keys, pages=[approval_page(parts.services)], metrics=parts.exposition, version=_version()
+        )
         server = _Server(app, listener, settings.url)
         log.line("info", "serving", clock.now(), url=settings.url, node=settings.node)
         await server.run_until_told()

@@ -22,6 +22,7 @@ _WORDS = {
     "instance.handling": "runs its error handler",
     "instance.finally": "runs its last steps",
     "instance.cancel_asked": "was told to stop",
+    "instance.ended": "ended",
     "step.started": "▶ runs",
     "step.waiting": "… waits",
     "step.approval_asked": "? waits for a person",
@@ -91,7 +92,8 @@ def _detail(kind: str, record: Mapping[str, Any], data: Mapping[str, Any]) -> st
     if kind in ("step.failed", "step.retrying", "step.unknown") and isinstance(error := data.get("error"), Mapping):
         return f": {failure_text(error)}"
     if kind == "step.approval_decided":
-        return f": {data.get('action') or data.get('decision') or ''} by {record.get('by') or data.get('by') or 'nobody'}"
+        decided = data.get("approval") or {}
+        return f": {decided.get('status', '')}" + (f" by {record['by']}" if record.get("by") else "")
     if kind == "step.skipped" and data.get("reason"):
         return f" ({data['reason']})"
     if kind == "step.succeeded" and "output" in data:
