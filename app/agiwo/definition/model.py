@@ -207,6 +207,7 @@ def step(report: Report, value: JSON, at: Path) -> object:
         report.wrong(at, value, "a step (an object with id and type)")
         return BAD
     kind = value.get("type")
+    kind = kind if isinstance(kind, str) else report.written((*at, "type")) or kind
     if isinstance(kind, str) and kind in Kind._value2member_map_:
         return STEP[Kind(kind)](report, value, at)
     if isinstance(kind, str) and kind in LATER_TYPES:

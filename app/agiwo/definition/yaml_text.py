@@ -347,12 +347,12 @@ class _Builder:
                     number + 1, bare.start(1) + 1, found=shown[:120], expected="a quoted text",
                 ))  # fmt: skip
                 return
-        message = f"this is no YAML: {getattr(exc, 'problem', None) or exc}"
+        code, message = "not_yaml", f"this is no YAML: {getattr(exc, 'problem', None) or exc}"
         if 0 <= line < len(lines) and re.match(r"\s*\t", lines[line]):
             message = "a tab stands in the indentation; YAML takes spaces only"
         elif "nesting depth" in message:
-            message = f"the document is nested deeper than {MAX_DEPTH}"
-        self.out.problems.append(Problem("not_yaml", message[:300], pointer(*self._here()), line + 1, column + 1))
+            code, message = "too_deep", f"the document is nested deeper than {MAX_DEPTH}"
+        self.out.problems.append(Problem(code, message[:300], pointer(*self._here()), line + 1, column + 1))
 
     def _json(self) -> bool:
         """JSON has spellings that YAML's parser does not take; its values count, their places are not known."""

@@ -108,7 +108,8 @@ def _joins(ways: Ways, report: Report, cyclic: int) -> None:
         if cyclic & step.bit or join.kind is JoinKind.ALL_DONE:
             continue
         coming = ways.reachable(ways.roots, step.bit)
-        never = [s for s in join.sources if not coming >> s & 1 or ways.steps[s].kind in (Kind.END, Kind.FAIL)]
+        jumped = any(edge.target == step.index and edge.kind != "depends" for s in bits(ways.before[step.index]) for edge in ways.after[s])
+        never = [s for s in join.sources if (not jumped and not coming >> s & 1) or ways.steps[s].kind in (Kind.END, Kind.FAIL)]
         if never and (join.kind is JoinKind.ALL_SUCCESS or len(never) == len(join.sources)):
             why = _why_never(ways, never[0], step)
             report.error("join_never_met", f"`{step.id}` can never start by its `depends_on`: {why}", at, found=ways.made.ids[never[0]])

@@ -97,6 +97,9 @@ class Ways:
         step = self.steps[index]
         if edge.kind in ("failure", "timeout", "reject", "skip"):
             return True
+        waiting = self.steps[edge.target].join
+        if edge.kind == "depends" and waiting is not None and waiting.kind is JoinKind.ALL_DONE:
+            return True
         skippable = step.when is not None or step.join is not None or self.goes_on(index)
         return skippable and edge.kind in ("success", "row", "depends")
 
