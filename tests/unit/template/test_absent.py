@@ -223,3 +223,22 @@ def test_all_errors_of_a_tree_come_at_once_with_their_places() -> None:
 def test_a_key_is_no_template() -> None:
     with pytest.raises(TemplateErrors, match="a key is no template"):
         compile_value({"{{ input.x }}": 1})
+
+
+def test_an_absent_name_in_a_longer_text_is_an_error() -> None:
+    for source in ("Hi {{ input.x }}", "{% if true %}{{ input.x }}{% endif %}", "{{ input.n }}{{ input.none.y }}"):
+        with pytest.raises(TemplateError, match="is not there"):
+            compile_value(source).render(SCOPE)
+    assert compile_value("<{{ input.none }}>").render(SCOPE).value == "<>"
+
+
+def test_the_same_mistake_in_one_template_is_said_once() -> None:
+    with pytest.raises(TemplateErrors) as caught:
+        compile_value("{{ nope }} {{ nope }}")
+    assert len(caught.value.errors) == 1
+
+
+def test_a_template_with_text_that_cannot_be_kept_is_refused() -> None:
+    for source in ("{{ 1 }}\x00", "{{ 1 }}\ud800"):
+        with pytest.raises(TemplateErrors, match="a text holds"):
+            compile_value(source)
