@@ -140,6 +140,12 @@ class Engine:
         """Stop every call without recording anything of it, and free what this node owns."""
         self._draining = True
         self._drop_all("the node stops")
+        try:
+            # What is being committed is committed: to cut it off would only cost a connection.
+            async with asyncio.timeout(self._cancel_grace):
+                await self.writer.idle()
+        except TimeoutError:
+            self._tell(Happening.STORE_LOST, place="writer", message="the last batch was not committed before the node stopped")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -358,6 +364,11 @@ class Engine:
             workflow = await self._definitions.get(claimed.tenant, claimed.workflow, claimed.version)
         except NotFound as exc:
             self._put_aside(claimed, f"its definition is missing: {exc.message}", "")
+            return None
+        except (StoreUnavailable, Unavailable):
+            raise
+        except Exception:
+            self._put_aside(claimed, "its definition cannot be read", traceback.format_exc())
             return None
         try:
             return retrieve(claimed, workflow)

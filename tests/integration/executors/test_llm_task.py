@@ -1,0 +1,99 @@
+"""The executor of model steps against a real server behind the wire protocol: what is kept, what is masked, what each failure becomes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from agiwo.clock import SystemClock
+from agiwo.definition.compiled import Kind, Step
+from agiwo.executors.llm_task import ModelTasks
+from agiwo.machine.commands import StartAttempt
+from agiwo.machine.reports import Failed, Succeeded
+from agiwo.models.profile import ModelProfile
+from agiwo.models.providers import provider_for
+from agiwo.ports.executor import Circumstances
+from agiwo.schema import Schema
+from agiwo.template import SecretName, SecretSlot
+from agiwo.testing.model_server import ModelServer, Say
+from agiwo.values import encode
+
+WHERE = Circumstances(UUID(int=7), "flow", "1", "default", "ab" * 16)
+SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def tasks(server: ModelServer) -> AsyncIterator[ModelTasks]:
+    profile = ModelProfile.from_mapping("default", {"base_url": server.base_url, "model": "m", "max_tokens": 300})
+    made = ModelTasks({"default": profile}, provider_for, SystemClock(), secrets={"TOKEN": "pa55"})
+    yield made
+    await made.close()
+
+
+def call(prompt: str, *, secrets: Any = (), **step: Any) -> StartAttempt:
+    made = Step("say", 0, Kind.LLM_TASK, **step)
+    return StartAttempt("say", made, 1, 1, {"task_prompt": prompt, "system_prompt": "Be brief."}, secrets, 20.0, "key")
+
+
+async def test_the_answer_comes_with_its_model_and_every_call_as_sent_and_received(server: ModelServer, tasks: ModelTasks) -> None:
+    server.script.append(Say("Hello there"))
+    outcome = await tasks.perform(call("Say hello"), WHERE)
+    assert isinstance(outcome, Succeeded)
+    assert outcome.result == "Hello there"
+    assert (outcome.model["finish_reason"], outcome.model["calls"]) == ("stop", 1)
+    assert outcome.model["usage"]["output_tokens"] >= 0
+    (kept,) = outcome.calls
+    assert [message["content"] for message in kept["request"]["messages"]] == ["Be brief.", "Say hello"]
+    assert kept["raw"]["choices"][0]["message"]["content"] == "Hello there"
+    assert server.requests[0].headers["traceparent"].startswith(f"00-{WHERE.trace_id}-")
+    encode(outcome.calls)
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_again_as_often_as_the_step_says(server: ModelServer, tasks: ModelTasks) -> None:
+    server.script.extend([Say('{"n": "many"}'), Say('{"n": 3}')])
+    outcome = await tasks.perform(call("Count", output_schema=Schema.compile(SCHEMA), repair_attempts=1), WHERE)
+    assert isinstance(outcome, Succeeded)
+    assert outcome.result == {"n": 3}
+    assert [kept["purpose"] for kept in outcome.calls] == ["main", "repair"]
+
+
+async def test_a_failure_keeps_its_calls_apart_from_its_details(server: ModelServer, tasks: ModelTasks) -> None:
+    server.script.extend([Say('{"n": "many"}')])
+    outcome = await tasks.perform(call("Count", output_schema=Schema.compile(SCHEMA), repair_attempts=0), WHERE)
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.type == "OutputInvalid"
+    assert "calls" not in outcome.failure.details
+    assert len(outcome.calls) == 1
+
+
+async def test_a_secret_in_a_prompt_is_sent_and_nowhere_kept(server: ModelServer, tasks: ModelTasks) -> None:
+    server.script.append(Say("the word is pa55"))
+    slots = [SecretSlot("/task_prompt", ("Use ", SecretName("TOKEN"))).to_json()]
+    outcome = await tasks.perform(call("Use ***", secrets=slots), WHERE)
+    assert isinstance(outcome, Succeeded)
+    assert outcome.result == "the word is ***"
+    assert "pa55" in encode(server.requests[0].body)
+    assert "pa55" not in encode([outcome.result, outcome.model, outcome.calls])
+
+
+@pytest.mark.parametrize(
+    ("llm", "type", "words"),
+    [({"profile": "nope"}, "NotFound", "'nope'"), ({"max_tokens": 9999}, "ValidationError", "max_tokens")],
+)
+async def test_what_the_profiles_do_not_allow_is_refused_before_anything_is_sent(
+    server: ModelServer, tasks: ModelTasks, llm: dict[str, Any], type: str, words: str
+) -> None:
+    outcome = await tasks.perform(call("Hello", llm=llm), WHERE)
+    assert isinstance(outcome, Failed)
+    assert (outcome.failure.type, outcome.failure.not_done) == (type, True)
+    assert words in outcome.failure.message
+    assert server.requests == []

@@ -1,0 +1,103 @@
+"""Deliveries: at least once, put off when they fail, given up after about a day, and nobody waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+from uuid import UUID, uuid4
+
+from agiwo.engine.events import Happening
+from agiwo.engine.outbox import LONGEST_DELAY, TRIES, Outbox
+from agiwo.errors import NetworkError
+from agiwo.ports.store import OutboxItem
+from kit.engine import Moments, Shelf, ShelfStore, TestClock
+
+
+class Deliveries(ShelfStore):
+    """A shelf with these deliveries on it, and what became of them."""
+
+    def __init__(self, clock: TestClock, *items: OutboxItem) -> None:
+        super().__init__(Shelf(clock))
+        self.items = list(items)
+        self.done: list[UUID] = []
+        self.put_off: list[tuple[UUID, str, float | None]] = []
+
+    async def take_outbox(self, limit: int) -> list[OutboxItem]:
+        taken, self.items = self.items, []
+        return taken
+
+    async def delivered(self, id: UUID) -> None:
+        self.done.append(id)
+
+    async def not_delivered(self, id: UUID, error: str, retry_at: float | None) -> None:
+        self.put_off.append((id, error, retry_at))
+
+
+class Postman:
+    def __init__(self, answer: Callable[[str], None] = lambda target: None) -> None:
+        self.answer = answer
+        self.seen: list[str] = []
+
+    async def deliver(self, target: str, body: Mapping[str, Any]) -> None:
+        self.seen.append(target)
+        self.answer(target)
+
+
+def item(target: str, *, instance: UUID | None = None, kind: str = "notice", tries: int = 1) -> OutboxItem:
+    return OutboxItem(uuid4(), "default", instance or uuid4(), kind, target, {}, tries)
+
+
+def outbox(store: Deliveries, postman: Postman, moments: Moments, clock: TestClock) -> Outbox:
+    return Outbox(store, {"notice": postman}, clock, Random(3), moments)
+
+
+async def test_what_is_delivered_is_marked_and_one_failure_holds_up_no_other() -> None:
+    def answer(target: str) -> None:
+        if target == "broken":
+            raise NetworkError("no route")
+        if target == "wrong":
+            raise KeyError("to")
+
+    clock, moments, postman = TestClock(), Moments(), Postman(answer)
+    items = [item("a"), item("broken"), item("wrong"), item("odd", kind="carrier_pigeon"), item("b")]
+    store = Deliveries(clock, *items)
+    assert await outbox(store, postman, moments, clock).round() < 1
+    assert store.done == [items[0].id, items[4].id]
+    errors = {id: error for id, error, _ in store.put_off}
+    assert errors[items[1].id] == "NetworkError: no route"
+    assert errors[items[2].id] == "KeyError: 'to'"
+    assert "carrier_pigeon" in errors[items[3].id]
+    assert all(at is not None and at >= clock.now() + 1 for _, _, at in store.put_off)
+    assert len(moments.all(Happening.DELIVERED)) == 2
+    assert [event.data["gave_up"] for event in moments.all(Happening.NOT_DELIVERED)] == [False] * 3
+
+
+async def test_the_deliveries_of_an_instance_keep_their_order() -> None:
+    clock, postman, one = TestClock(), Postman(), uuid4()
+    store = Deliveries(clock, *(item(f"n{n}", instance=one) for n in range(5)))
+    await outbox(store, postman, Moments(), clock).round()
+    assert postman.seen == [f"n{n}" for n in range(5)]
+
+
+async def test_the_pauses_grow_to_an_hour_and_end_after_about_a_day() -> None:
+    def fail(target: str) -> None:
+        raise NetworkError("no route")
+
+    clock, total, last = TestClock(), 0.0, 0.0
+    for tries in range(1, TRIES + 1):
+        store = Deliveries(clock, item("a", tries=tries))
+        await outbox(store, Postman(fail), Moments(), clock).round()
+        ((_, _, at),) = store.put_off
+        if at is None:
+            assert tries == TRIES
+            break
+        pause = at - clock.now()
+        assert pause >= min(last, LONGEST_DELAY)
+        total, last = total + pause, min(2 ** (tries - 1), LONGEST_DELAY)
+    assert 23 * 3600 < total < 27 * 3600
+
+
+async def test_nothing_to_deliver_is_looked_at_less_often() -> None:
+    clock = TestClock()
+    assert await outbox(Deliveries(clock), Postman(), Moments(), clock).round() == 1.0
