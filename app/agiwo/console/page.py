@@ -242,6 +242,8 @@ _WORDS: Mapping[type[AgiwoError], tuple[int, str]] = {
     TooLarge: (413, "other_error"),
 }
 
+_BY_CODE = {"unsupported_media_type": 415, "malformed": 400}
+
 
 def _worded(error: Exception, texts: Texts) -> tuple[int, str]:
     if isinstance(error, StoreUnavailable):
@@ -249,8 +251,8 @@ def _worded(error: Exception, texts: Texts) -> tuple[int, str]:
     if isinstance(error, AgiwoError):
         if error.code == "link_expired":
             return 410, texts["link_expired"]
-        if error.code == "unsupported_media_type":
-            return 415, texts["other_error"]
+        if error.code in _BY_CODE:
+            return _BY_CODE[error.code], texts["other_error"]
         for kind, (status, name) in _WORDS.items():
             if isinstance(error, kind):
                 return status, texts[name]

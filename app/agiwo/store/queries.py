@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, Text, and_, cast, func, literal_column, select
+from sqlalchemy import ColumnElement, Row, Select, Text, and_, any_, cast, func, literal, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -120,7 +120,7 @@ class PostgresQueries:
         if state is not None:
             statement = statement.where(_a.state == (_PENDING if state == "pending" else state))
         if assignee is not None:
-            statement = statement.where(_a.approvers.any(assignee))
+            statement = statement.where(literal(assignee) == any_(_a.approvers))
         if instance is not None:
             statement = statement.where(_a.shard == shard_of(instance), _a.instance_id == instance)
         if before is not None:
