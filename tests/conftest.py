@@ -30,6 +30,13 @@ settings.register_profile("nightly", max_examples=5000, deadline=None, suppress_
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives property tests more time than others: a failing one searches for its smallest example, and that is what one wants to see."""
+    for item in items:
+        if "property" in item.path.parts:
+            item.add_marker(pytest.mark.timeout(600))
+
+
 class Databases:
     """Makes and drops databases on one real Postgres; every method may also be called from inside a running event loop."""
 
