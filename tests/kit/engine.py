@@ -458,7 +458,7 @@ class World:
             lambda kind: executor,
             self.clock,
             name=name,
-            random=Random(1),
+            random=Random(len(self.nodes)),
             observe=self.moments,
             **{"cancel_grace": 0.01, "heartbeat": 0.02, **options},
         )

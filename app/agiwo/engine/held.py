@@ -259,7 +259,8 @@ class Held:
         elif verdict.answer is Answer.REFUSED:
             self._refused(pending, verdict)
         else:
-            self._answer_begin(verdict)
+            if verdict.answer is Answer.DUPLICATE:
+                self._answer_begin(verdict)
             self.drop(verdict.answer.value)
 
     def _applied(self, pending: Pending, verdict: Verdict) -> None:

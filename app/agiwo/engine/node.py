@@ -118,7 +118,7 @@ class Engine:
             max_uncommitted=self._max_uncommitted,
             may_start=self._trusts_lease,
         )
-        await self._join()
+        await self._join(self.name)
         work = [self.writer.run(), self._beats.run(), self._claims.run(), self._inboxes.run(), self._deliveries.run()]
         if self._wakeup is not None:
             work.append(self._listen(self._wakeup))
@@ -287,18 +287,20 @@ class Engine:
     def _trusts_lease(self) -> bool:
         return self.clock.monotonic() - self._beat_at < TRUST * self._lease
 
-    async def _join(self) -> None:
+    async def _join(self, name: str) -> None:
         before = self.clock.monotonic()
-        await self._store.join(self.name)
+        await self._store.join(name)
         self._beat_at = before
-        self._tell(Happening.JOINED, node=self.name)
+        self._tell(Happening.JOINED, node=name)
 
     async def _beat_round(self) -> float:
         before = self.clock.monotonic()
         if not await self._store.beat(self._lease):
             self._tell(Happening.DECLARED_DEAD, held=len(self._held))
             self._drop_all("another node has taken over")
-            await self._join()
+            # Under a name of its own: the one that took over may be a second process of our name, and two that declare each other dead
+            # would go on for ever.
+            await self._join(f"{self.name}.{self.random.getrandbits(32):08x}")
             self._claims.hurry()
             return 0.0
         self._beat_at = before

@@ -51,6 +51,21 @@ async def test_a_node_that_was_declared_dead_drops_all_and_comes_back_anew(world
     assert w.shelf.ended[id] == "SUCCESS"
 
 
+async def test_two_processes_of_one_name_do_not_declare_each_other_dead_for_ever(world: Make) -> None:
+    w = world(row(tool("a")))
+    await w.node("a")
+    await w.node("a")
+    await w.moments.until(Happening.DECLARED_DEAD)
+    await until(lambda: len(w.moments.all(Happening.JOINED)) == 3)
+    for engine in w.nodes:
+        beat = engine._beat_at
+        w.clock.advance(1)
+        engine._beats.hurry()
+        await until(lambda engine=engine, beat=beat: engine._beat_at > beat)
+    assert len(w.moments.all(Happening.DECLARED_DEAD)) == 1
+    assert len(w.shelf.alive) == 2
+
+
 async def test_an_unsafe_call_whose_node_died_is_not_made_again(world: Make) -> None:
     w = world(row(tool("a", Effect.WRITE), tool("b")), Calls(held=["a"]))
     old = await w.node("a", heartbeat=1000.0)
