@@ -307,9 +307,12 @@ class _StepCompiler:
         at = approval.get("at", "after" if self.kind is Kind.LLM_TASK else "before")
         if at == "after" and self.known and self.kind not in CALLS:
             self.report.error(
-                "wrong_value", f"a step of type {self.kind.value} makes nothing that could be reviewed after it", self._at("approval", "at"),
-                found="after", expected="before",
-            )  # fmt: skip
+                "wrong_value",
+                f"a step of type {self.kind.value} makes nothing that could be reviewed after it",
+                self._at("approval", "at"),
+                found="after",
+                expected="before",
+            )
         phase = AFTER if at == "after" else START
         condition = None
         if isinstance(asked, str):

@@ -21,9 +21,9 @@ from agiwo.values import JSON, check, digest, encode, pointer
 class Loaded:
     """A document as it was read.
 
-    `document` is the canonical model as plain JSON: without the `workflow` wrapper, defaults not filled in, text as it was written where text is
-    wanted; {} if the text could not be read at all. `positions` has the place of every part by JSON Pointer into the text, `prefix` is
-    `("workflow",)` where the text has the wrapper. `problems` holds errors and warnings of the form, by place.
+    `document` is the canonical model as plain JSON: without the `workflow` wrapper, defaults not filled in, text as it was written where
+    text is wanted; {} if the text could not be read at all. `positions` has the place of every part by JSON Pointer into the text, `prefix`
+    is `("workflow",)` where the text has the wrapper. `problems` holds errors and warnings of the form, by place.
     """
 
     document: JSON

@@ -192,7 +192,11 @@ def _elsewhere(kind: Kind, keys: dict[str, Check]) -> dict[str, str]:
 
 STEP: dict[Kind, Record] = {
     kind: Record(
-        kind.value, keys := _keys(kind), ("id", "type", *REQUIRED.get(kind, ())), (*LATER_KEYS, *LATER_OWN.get(kind, ())), _elsewhere(kind, keys)
+        kind.value,
+        keys := _keys(kind),
+        ("id", "type", *REQUIRED.get(kind, ())),
+        (*LATER_KEYS, *LATER_OWN.get(kind, ())),
+        _elsewhere(kind, keys),
     )
     for kind in Kind
 }  # fmt: skip

@@ -123,6 +123,16 @@ class _Linker:
         if "on_skip" in step:
             self._add("skip", step["on_skip"], ("on_skip",), _PLAIN_WORDS)
         self._routes(step.get("on_failure"))
+        self._gates()
+        if isinstance(step.get("route"), dict):
+            self._route(step["route"], ("route",))
+            if "on_success" in step:
+                self._error("said_twice", "`on_success` and `route` exclude each other", ("route",))
+        if step.get("type") == "branch":
+            self._route(step, ())
+
+    def _gates(self) -> None:
+        step = self.step
         approval = step.get("approval")
         approval = approval if isinstance(approval, dict) else {}
         for key, kind in (("on_timeout", "timeout"), ("on_reject", "reject")):
@@ -135,12 +145,6 @@ class _Linker:
                 self._gate(kind, approval[key], ("approval", key))
             elif outside:
                 self._gate(kind, step[key], (key,))
-        if isinstance(step.get("route"), dict):
-            self._route(step["route"], ("route",))
-            if "on_success" in step:
-                self._error("said_twice", "`on_success` and `route` exclude each other", ("route",))
-        if step.get("type") == "branch":
-            self._route(step, ())
 
     def _depends(self) -> None:
         named = self.step.get("depends_on")

@@ -310,9 +310,11 @@ class _Builder:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             self._problem(
-                "too_many_values", f"the document holds more than {MAX_NODES:,} values once its anchors are filled in", event,
+                "too_many_values",
+                f"the document holds more than {MAX_NODES:,} values once its anchors are filled in",
+                event,
                 expected=f"at most {MAX_NODES:,}",
-            )  # fmt: skip
+            )
             raise _Stop
 
     # Problems
@@ -325,9 +327,13 @@ class _Builder:
 
     def _quote(self, shown: str, event: Any, at: tuple[str | int, ...]) -> None:
         self._problem(
-            "unquoted_template", f'quote this template: "{shown[:120]}" (YAML reads bare braces as a mapping)', event, at,
-            found=shown[:120], expected="a quoted text",
-        )  # fmt: skip
+            "unquoted_template",
+            f'quote this template: "{shown[:120]}" (YAML reads bare braces as a mapping)',
+            event,
+            at,
+            found=shown[:120],
+            expected="a quoted text",
+        )
 
     def _unreadable(self, exc: yaml.YAMLError) -> None:
         self.out.readable = False
@@ -342,10 +348,17 @@ class _Builder:
             bare = _BARE_TEMPLATE.match(lines[number]) if 0 <= number < len(lines) else None
             if bare is not None:
                 shown = bare.group(1).strip()
-                self.out.problems.append(Problem(
-                    "unquoted_template", f"quote this template: {_quoted(shown)} (YAML reads bare braces as a mapping)", pointer(*self._here()),
-                    number + 1, bare.start(1) + 1, found=shown[:120], expected="a quoted text",
-                ))  # fmt: skip
+                self.out.problems.append(
+                    Problem(
+                        "unquoted_template",
+                        f"quote this template: {_quoted(shown)} (YAML reads bare braces as a mapping)",
+                        pointer(*self._here()),
+                        number + 1,
+                        bare.start(1) + 1,
+                        found=shown[:120],
+                        expected="a quoted text",
+                    )
+                )
                 return
         code, message = "not_yaml", f"this is no YAML: {getattr(exc, 'problem', None) or exc}"
         if 0 <= line < len(lines) and re.match(r"\s*\t", lines[line]):

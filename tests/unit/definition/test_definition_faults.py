@@ -1,12 +1,13 @@
+# ruff: noqa: E501 - a document a line reads best
 """Every fault of form, names, tools and clocks: its code, its place, the nearest name; all of them in one answer."""
 
 from __future__ import annotations
 
 import pytest
-from kit.definitions import CONTRACTS, HEAD, checked, codes, only, steps
 
 from agiwo.definition import check, compile_workflow, load, load_mapping
 from agiwo.errors import DefinitionRefused
+from kit.definitions import CONTRACTS, HEAD, checked, codes, only, steps
 
 TWELVE = """\
 workflow:
@@ -234,7 +235,9 @@ def test_names_of_models_and_secrets_are_checked_where_they_are_known() -> None:
 
 
 def test_a_templated_parameter_is_not_judged_before_it_is_known() -> None:
-    result = steps("id: a, type: tool_call, tool: mail.send, parameters: {to: '{{ input.to }}', subject: s, body: b, copies: '{{ input.n }}'}")
+    result = steps(
+        "id: a, type: tool_call, tool: mail.send, parameters: {to: '{{ input.to }}', subject: s, body: b, copies: '{{ input.n }}'}"
+    )
     assert result.errors == ()
     assert steps("id: a, type: tool_call, tool: mail.send, parameters: '{{ input }}'").errors == ()
 

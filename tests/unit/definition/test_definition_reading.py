@@ -1,11 +1,12 @@
+# ruff: noqa: E501 - a document a line reads best
 """The two readings of a list: what is set aside, where it starts, what leads where."""
 
 from __future__ import annotations
 
 import pytest
-from kit.definitions import aside, checked, codes, edges, only, start, steps
 
 from agiwo.definition.compiled import JoinKind, Word
+from kit.definitions import aside, checked, codes, edges, only, start, steps
 
 
 def test_a_plain_list_is_read_in_order() -> None:

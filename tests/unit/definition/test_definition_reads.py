@@ -1,8 +1,10 @@
+# ruff: noqa: E501 - a document a line reads best
 """Reads of outputs: certain, guarded or open; and all other names that templates use."""
 
 from __future__ import annotations
 
 import pytest
+
 from kit.definitions import checked, codes, only, steps
 
 READ = "parameters: {value: '{{ %s }}'}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from kit.definitions import CONTRACTS, HEAD, checked
 
 from agiwo.definition import check, content_hash, load, load_mapping
 from agiwo.definition.yaml_text import read_text
+from kit.definitions import CONTRACTS, HEAD, checked
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,7 @@ def test_an_id_that_looks_like_a_word_of_json_is_kept_as_text() -> None:
 
 
 def test_a_text_parameter_keeps_the_text_as_written() -> None:
-    result = checked(
-        "steps:\n  - {id: a, type: tool_call, tool: mail.send, parameters: {to: 1.10, subject: 1e3, body: true, copies: 2}}\n"
-    )
+    result = checked("steps:\n  - {id: a, type: tool_call, tool: mail.send, parameters: {to: 1.10, subject: 1e3, body: true, copies: 2}}\n")
     assert result.errors == ()
     assert result.document["steps"][0]["parameters"] == {"to": "1.10", "subject": "1e3", "body": "true", "copies": 2}
     assert result.workflow is not None
@@ -153,7 +151,14 @@ def test_a_flat_document_with_too_many_values_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["{{ input.x }}", "{{ input.x | default('a') }}", "{{ steps.a.output['b'] }}", "{{ a }} text", '{{ a | default("x") }}', "{{ f(1, 2) }}"],
+    [
+        "{{ input.x }}",
+        "{{ input.x | default('a') }}",
+        "{{ steps.a.output['b'] }}",
+        "{{ a }} text",
+        '{{ a | default("x") }}',
+        "{{ f(1, 2) }}",
+    ],
 )
 def test_an_unquoted_template_is_told_to_be_quoted_with_its_line(value: str) -> None:
     loaded = load(HEAD + f"steps:\n  - id: a\n    type: tool_call\n    tool: debug.echo\n    parameters:\n      value: {value}\n")

@@ -1,4 +1,7 @@
-"""What steps ask of tools and models: names that exist, parameters that fit, retries that do no harm, writes to declared keys, clocks that fit."""
+"""What steps ask of tools and models: names that exist, parameters that fit, retries that do no harm, clocks that fit.
+
+Judges a step by itself; what stands around it is looked at elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +26,40 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
         source, at = ways.made.steps[step.index], ways.made.place(step.index)
         if step.tool is not None and step.contract is None:
             report.error(
-                "unknown_tool", f"there is no tool `{step.tool[:80]}`", (*at, "tool"), found=step.tool[:80],
-                expected="one of " + ", ".join(sorted(contracts)[:30]), nearest=nearest(step.tool, contracts),
-            )  # fmt: skip
+                "unknown_tool",
+                f"there is no tool `{step.tool[:80]}`",
+                (*at, "tool"),
+                found=step.tool[:80],
+                expected="one of " + ", ".join(sorted(contracts)[:30]),
+                nearest=nearest(step.tool, contracts),
+            )
         if step.contract is not None:
             _tool(step, step.contract, source, at, report)
         if step.kind is Kind.LLM_TASK and models is not None and step.llm["profile"] not in models:
             profile = str(step.llm["profile"])
             where = (*at, "llm") if isinstance(source.get("llm"), str) else (*at, "llm", "profile") if "llm" in source else at
             report.error(
-                "unknown_model", f"there is no model profile `{profile[:80]}`", where, found=profile[:80],
-                expected="one of " + ", ".join(sorted(models)), nearest=nearest(profile, models),
-            )  # fmt: skip
+                "unknown_model",
+                f"there is no model profile `{profile[:80]}`",
+                where,
+                found=profile[:80],
+                expected="one of " + ", ".join(sorted(models)),
+                nearest=nearest(profile, models),
+            )
         _retry(step, source, at, report)
         _wait(step, source, at, report)
         _constant_conditions(step, source, at, report)
         for block, key in written_keys(source):
             if key not in declared:
                 report.error(
-                    "undeclared_key", f"`{key}` is declared neither under `context` nor under `state`, so nothing can write it", (*at, block, key),
-                    key=True, found=key, expected="one of " + ", ".join(sorted(declared)) if declared else "a declared key",
+                    "undeclared_key",
+                    f"`{key}` is declared neither under `context` nor under `state`, so nothing can write it",
+                    (*at, block, key),
+                    key=True,
+                    found=key,
+                    expected="one of " + ", ".join(sorted(declared)) if declared else "a declared key",
                     nearest=nearest(key, declared),
-                )  # fmt: skip
+                )
     _clocks(ways, report)
 
 
@@ -70,9 +85,14 @@ def _parameters(contract: ToolContract, given: Mapping[str, JSON], at: Path, ste
             _constant(contract, known[name], value, (*at, name), report)
         elif closed or (known and nearest(name, known)):
             report.error(
-                "unknown_parameter", f"`{contract.name}` has no parameter `{name[:80]}`", (*at, name), key=True, found=name[:80],
-                expected="one of " + ", ".join(sorted(known)) if known else "no parameters", nearest=nearest(name, known),
-            )  # fmt: skip
+                "unknown_parameter",
+                f"`{contract.name}` has no parameter `{name[:80]}`",
+                (*at, name),
+                key=True,
+                found=name[:80],
+                expected="one of " + ", ".join(sorted(known)) if known else "no parameters",
+                nearest=nearest(name, known),
+            )
     for name in schema.get("required", ()):
         if name not in given:
             where = at if given else step_at
@@ -88,9 +108,13 @@ def _constant(contract: ToolContract, part: Any, value: JSON, at: Path, report: 
     for problem in schema.problems(schema.convert(value)):
         inside = tuple(p.replace("~1", "/").replace("~0", "~") for p in problem.pointer.split("/")[1:])
         report.error(
-            "wrong_parameter", f"`{contract.name}`, parameter `{at[-1]}`: {problem.message}", (*at, *inside), found=problem.found,
-            expected=problem.expected, nearest=problem.nearest,
-        )  # fmt: skip
+            "wrong_parameter",
+            f"`{contract.name}`, parameter `{at[-1]}`: {problem.message}",
+            (*at, *inside),
+            found=problem.found,
+            expected=problem.expected,
+            nearest=problem.nearest,
+        )
 
 
 def _has_template(value: JSON) -> bool:
@@ -110,9 +134,13 @@ def _retry(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> N
         return
     if policy.get("max_attempts", 1) > 1:
         report.error(
-            "unsafe_retry", f"`{step.tool}` is {step.effect.value}: a second try could do its work twice; write `max_attempts: 1`, or use a tool "
-            "that is safe to repeat", (*at, "retry_policy", "max_attempts"), found=shown(policy["max_attempts"]), expected="1",
-        )  # fmt: skip
+            "unsafe_retry",
+            f"`{step.tool}` is {step.effect.value}: a second try could do its work twice; write `max_attempts: 1`, or use a tool "
+            "that is safe to repeat",
+            (*at, "retry_policy", "max_attempts"),
+            found=shown(policy["max_attempts"]),
+            expected="1",
+        )
 
 
 def _wait(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
@@ -153,9 +181,12 @@ def _clocks(ways: Ways, report: Report) -> None:
         for key, value in _own_clocks(step, source) if whole is not None else ():
             if whole is not None and value > whole:
                 report.warning(
-                    "clock_too_long", f"`{step.id}` may take {worded(value)}, the whole workflow only {worded(whole)}", (*at, *key),
-                    found=worded(value), expected=f"at most {worded(whole)}",
-                )  # fmt: skip
+                    "clock_too_long",
+                    f"`{step.id}` may take {worded(value)}, the whole workflow only {worded(whole)}",
+                    (*at, *key),
+                    found=worded(value),
+                    expected=f"at most {worded(whole)}",
+                )
 
 
 def _own_clocks(step: Step, source: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:

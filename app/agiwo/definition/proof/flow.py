@@ -17,7 +17,10 @@ from agiwo.definition.reading import mask_of
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that may be certain although no single step is: one of `members` succeeded, or one of `skipped` was skipped by its `when`."""
+    """Something that may be certain although no single step is.
+
+    It holds if one of `members` succeeded, or one of `skipped` was skipped by its `when`.
+    """
 
     members: int
     skipped: int = 0

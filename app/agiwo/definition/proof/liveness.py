@@ -1,15 +1,16 @@
-"""Which steps can be live at once; no step is started twice at once, and concurrent writers of one key need a reducer."""
+"""Which steps can be live at once; no step is started twice at once, and concurrent writers of one key need a reducer.
+
+Takes the graph as it is; whether a step can be reached is asked elsewhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from agiwo.definition.compiled import JoinKind, Step
-from agiwo.definition.proof.ways import Ways, bits
+from agiwo.definition.proof.ways import JOINED, Ways, bits
 from agiwo.definition.reading import mask_of
 from agiwo.definition.report import Report
-
-_JOINED = ("depends", "row")
 
 
 def prove_liveness(ways: Ways, report: Report) -> None:
@@ -31,38 +32,41 @@ def live_together(ways: Ways) -> list[int]:
             todo.append((x, y))
             todo.append((y, x))
 
-    starts = list(ways.draft.reading.start)
-    for started in [starts, *_forks(ways)]:
-        for n, x in enumerate(started):
-            for y in started[n + 1 :]:
-                if not _waits(ways, x, y) and not _waits(ways, y, x):
-                    meet(x, y)
+    apart = _apart(ways)
+    for started in (ways.draft.reading.start, *_forks(ways)):
+        mask = mask_of(started)
+        for x in started:
+            for y in bits(mask & ~apart[x] & ~together[x]):
+                meet(x, y)
     while todo:
         x, y = todo.pop()
         for edge in ways.after[y]:
-            if edge.kind not in _JOINED or not ways.waits_for(ways.steps[edge.target]) >> x & 1:
+            if edge.kind not in JOINED or not ways.waits_for(ways.steps[edge.target]) >> x & 1:
                 meet(x, edge.target)
     return together
 
 
-def _waits(ways: Ways, x: int, y: int) -> bool:
-    """Whether x only starts once y has come to rest."""
-    step = ways.steps[x]
-    if step.join is None or not ways.waits_for(step) >> y & 1:
-        return False
-    return not any(edge.target == x and edge.kind not in _JOINED for source in bits(ways.before[x]) for edge in ways.after[source])
+def _apart(ways: Ways) -> list[int]:
+    """For each step the mask of those that are never live beside it although one event starts both: one of the two waits for the other."""
+    apart = [step.bit for step in ways.steps]
+    for step in ways.steps:
+        if step.join is not None and not ways.jumped & step.bit:
+            for other in bits(ways.waits_for(step)):
+                apart[step.index] |= 1 << other
+                apart[other] |= step.bit
+    return apart
 
 
-def _forks(ways: Ways) -> Iterator[list[int]]:
+def _forks(ways: Ways) -> Iterator[tuple[int, ...]]:
     """What one end of one step may start together: the targets of one link, and all that wait for the step."""
     for step in ways.steps:
-        joined = [edge.target for edge in ways.after[step.index] if edge.kind in _JOINED]
+        joined = [edge.target for edge in ways.after[step.index] if edge.kind in JOINED]
         if len(joined) > 1:
-            yield joined
+            yield tuple(joined)
         for link in ways.links[step.index]:
             waiting = [target for target in joined if _may_start(ways, step, target)] if link.exceptional else joined
             if len(link.target.steps) + len(waiting) > 1 and link.target.steps:
-                yield list(dict.fromkeys((*link.target.steps, *waiting)))
+                yield tuple(dict.fromkeys((*link.target.steps, *waiting)))
 
 
 def _may_start(ways: Ways, source: Step, target: int) -> bool:
@@ -76,7 +80,7 @@ def _may_start(ways: Ways, source: Step, target: int) -> bool:
 def _twice(ways: Ways, together: list[int], report: Report) -> None:
     jumps: dict[int, dict[int, str]] = {}
     for edge in ways.edges:
-        if edge.kind not in _JOINED:
+        if edge.kind not in JOINED:
             jumps.setdefault(edge.target, {}).setdefault(edge.source, edge.kind)
     for target, sources in jumps.items():
         step = ways.steps[target]
@@ -129,7 +133,12 @@ def _writers(ways: Ways, together: list[int], report: Report) -> None:
                 other = ways.made.ids[next(bits(beside))]
                 block = "writes" if key in ways.made.steps[step.index].get("writes", {}) else "values"
                 report.error(
-                    "concurrent_writers", f"`{other}` and `{step.id}` can run together and both write `{key}`; declare it under `state` with a "
-                    "reducer that can join two writes", ways.made.place(step.index, block, key), key=True, via=(other, step.id), found=key,
-                )  # fmt: skip
+                    "concurrent_writers",
+                    f"`{other}` and `{step.id}` can run together and both write `{key}`; declare it under `state` with a "
+                    "reducer that can join two writes",
+                    ways.made.place(step.index, block, key),
+                    key=True,
+                    via=(other, step.id),
+                    found=key,
+                )
                 break

@@ -1,4 +1,7 @@
-"""Whether everything that templates read is there: names that exist, outputs that are certain or guarded, data of declared form."""
+"""Whether everything that templates read is there: names that exist, outputs that are certain or guarded, data of declared form.
+
+Evaluates nothing; what cannot be decided counts as not certain.
+"""
 
 from __future__ import annotations
 
@@ -61,26 +64,25 @@ class _Reads:
             self._state(use, read)
         elif read.root == "input":
             self._input(use, read)
-        elif read.root == "instance":
+        else:
+            self._other(use, read)
+
+    def _other(self, use: Use, read: Read) -> None:
+        if read.root == "instance":
             if read.path and read.path[0] not in INSTANCE_MEMBERS:
                 self._unknown("unknown_member", use, read, str(read.path[0]), INSTANCE_MEMBERS, "`instance` has no member")
+        elif read.guarded:
+            return
         elif read.root == "error":
-            if not read.guarded and (use.step is None or not self.after_error >> use.step & 1) and not self._about_failure(use):
-                self._error(
-                    "not_there",
-                    use,
-                    read,
-                    "there is an `error` only behind failure routes and in handlers",
-                    "a step that a failure leads to",
-                )
+            if (use.step is None or not self.after_error >> use.step & 1) and "retry_policy" not in use.at:
+                why = "there is an `error` only behind failure routes and in handlers"
+                self._error("not_there", use, read, why, "a step that a failure leads to")
         elif read.root == "result":
-            if use.phase != AFTER and not read.guarded:
-                self._error("not_there", use, read, "`result` is there only after the step's call: in `output`, `writes` and `route`", None)
-        elif read.root in _ELSEWHERE and not read.guarded:
+            if use.phase != AFTER:
+                why = "`result` is there only after the step's call: in `output`, `writes` and `route`"
+                self._error("not_there", use, read, why, None)
+        elif read.root in _ELSEWHERE:
             self._error("not_there", use, read, f"there is no `{read.root}` here", None)
-
-    def _about_failure(self, use: Use) -> bool:
-        return "retry_policy" in use.at
 
     def _step(self, use: Use, read: Read) -> None:
         name = str(read.path[0])
@@ -127,16 +129,21 @@ class _Reads:
         if name in properties:
             if not read.guarded and name not in schema.source.get("required", ()) and "default" not in properties[name]:
                 self.report.warning(
-                    "perhaps_absent", f"`input.{name}` is not required, so it may be absent: require it, or write `| default(…)`", place_of(use, read),
+                    "perhaps_absent",
+                    f"`input.{name}` is not required, so it may be absent: require it, or write `| default(…)`",
+                    place_of(use, read),
                     found=_text(read),
-                )  # fmt: skip
+                )
         elif schema.source.get("additionalProperties") is False or (nearest(name, properties) and not read.guarded):
             self._unknown("unknown_input", use, read, name, properties, "`input_schema` has no property")
 
     # Outputs
 
     def _facts_for(self, read: Read, index: int, use: Use) -> list[int]:
-        """Facts that would make the read certain: one of the places named before it is there, or its step was skipped as the reader would be."""
+        """Facts that would make the read certain.
+
+        One of the places that were asked for before it is there, or its step was skipped by what would skip the reader too.
+        """
         bit = 1 << index
         members = bit
         for place in read.unless:

@@ -1,4 +1,7 @@
-"""Faults of the graph itself: what nothing leads to, cycles of needs, joins that can never be met, routes that can never be taken."""
+"""Faults of the graph itself: what nothing leads to, cycles of needs, joins that can never be met, routes that can never be taken.
+
+Looks at no data.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from agiwo.definition.compile import CALLS
 from agiwo.definition.compiled import JoinKind, Kind, Step, Word
 from agiwo.definition.outline import has_gate
 from agiwo.definition.proof.ways import Ways, arrow, bits
-from agiwo.definition.reading import GRAPH
+from agiwo.definition.reading import GRAPH, mask_of
 from agiwo.definition.report import Report, nearest
 from agiwo.errors import ALIASES, TREE
 
@@ -38,9 +41,12 @@ def _handlers(ways: Ways, report: Report) -> None:
             report.error("said_twice", f"{made.named(index)} is named twice among `error_handler` and `finally`", at, found=made.ids[index])
         elif index not in aside:
             report.error(
-                "handler_in_path", f"{made.named(index)} is a handler and also a step of the normal path; give the handler a step of its own", at,
-                found=made.ids[index], expected="a step that nothing else leads to, and not the first",
-            )  # fmt: skip
+                "handler_in_path",
+                f"{made.named(index)} is a handler and also a step of the normal path; give the handler a step of its own",
+                at,
+                found=made.ids[index],
+                expected="a step that nothing else leads to, and not the first",
+            )
         seen.add(index)
 
 
@@ -67,9 +73,12 @@ def _cycles(ways: Ways, report: Report) -> int:
                 for member in cycle:
                     cyclic |= 1 << member
                 report.error(
-                    "dependency_cycle", f"these steps wait for each other and none can start: {arrow(names)}; a way back is a jump, "
-                    "not a `depends_on`", ways.made.place(index, "depends_on"), via=names, found=arrow(names),
-                )  # fmt: skip
+                    "dependency_cycle",
+                    f"these steps wait for each other and none can start: {arrow(names)}; a way back is a jump, not a `depends_on`",
+                    ways.made.place(index, "depends_on"),
+                    via=names,
+                    found=arrow(names),
+                )
             elif not state[source]:
                 state[source] = 1
                 stack.append((source, iter(needs[source])))
@@ -85,9 +94,11 @@ def _reached(ways: Ways, report: Report, cyclic: int) -> None:
         at = ways.made.place(step.index, "id")
         if not led & step.bit:
             report.error(
-                "nothing_leads", f"nothing leads to `{step.id}`: add `on_success: {step.id}` to the step before it, or `depends_on: []` to start "
-                "it at once", at, found=step.id,
-            )  # fmt: skip
+                "nothing_leads",
+                f"nothing leads to `{step.id}`: add `on_success: {step.id}` to the step before it, or `depends_on: []` to start it at once",
+                at,
+                found=step.id,
+            )
         else:
             sources = ", ".join(f"`{ways.made.ids[i]}`" for i in bits(ways.before[step.index]))
             report.error(
@@ -96,6 +107,7 @@ def _reached(ways: Ways, report: Report, cyclic: int) -> None:
 
 
 def _joins(ways: Ways, report: Report, cyclic: int) -> None:
+    choices: list[tuple[Step, list[int]]] | None = None
     for step in ways.steps:
         join = step.join
         at = ways.made.place(step.index, "depends_on")
@@ -108,13 +120,14 @@ def _joins(ways: Ways, report: Report, cyclic: int) -> None:
         if cyclic & step.bit or join.kind is JoinKind.ALL_DONE:
             continue
         coming = ways.reachable(ways.roots, step.bit)
-        jumped = any(edge.target == step.index and edge.kind != "depends" for s in bits(ways.before[step.index]) for edge in ways.after[s])
+        jumped = bool(ways.jumped & step.bit)
         never = [s for s in join.sources if (not jumped and not coming >> s & 1) or ways.steps[s].kind in (Kind.END, Kind.FAIL)]
         if never and (join.kind is JoinKind.ALL_SUCCESS or len(never) == len(join.sources)):
             why = _why_never(ways, never[0], step)
             report.error("join_never_met", f"`{step.id}` can never start by its `depends_on`: {why}", at, found=ways.made.ids[never[0]])
         elif join.kind is JoinKind.ALL_SUCCESS:
-            _exclusive_sources(ways, report, step)
+            choices = _choices(ways) if choices is None else choices
+            _exclusive_sources(ways, report, step, choices)
 
 
 def _why_never(ways: Ways, source: int, step: Step) -> str:
@@ -124,32 +137,34 @@ def _why_never(ways: Ways, source: int, step: Step) -> str:
     return f"`{other.id}` can only run after `{step.id}` itself"
 
 
-def _exclusive_sources(ways: Ways, report: Report, step: Step) -> None:
+def _exclusive_sources(ways: Ways, report: Report, step: Step, choices: list[tuple[Step, list[int]]]) -> None:
     """Two sources of an all_success join that only different choices of one route reach."""
     assert step.join is not None
+    for router, reached in choices:
+        sources = [mask & step.join.mask for mask in reached if mask & step.join.mask]
+        for n, one in enumerate(sources):
+            two = next((mask for mask in sources[n + 1 :] if not mask & one), 0)
+            if two:
+                a, b = (ways.made.ids[next(bits(mask))] for mask in (one, two))
+                report.error(
+                    "join_never_met",
+                    f"`{step.id}` can never start: `{router.id}` leads either to `{a}` or to `{b}`, and `join: all_success` wants both; "
+                    "use `join: none_failed`",
+                    ways.made.place(step.index, "depends_on"),
+                    via=(router.id, a, b),
+                )
+                return
+
+
+def _choices(ways: Ways) -> list[tuple[Step, list[int]]]:
+    """For each step with a route, what each of its choices reaches that nothing else reaches."""
+    out: list[tuple[Step, list[int]]] = []
     for router in ways.steps:
-        if router.route is None:
-            continue
-        choices = [link for link in ways.links[router.index] if link.kind == "route"]
-        without = ways.reachable(ways.roots, router.bit)
-        for n, first in enumerate(choices):
-            for second in choices[n + 1 :]:
-                one = _only_by(ways, first.target.steps, router.bit | step.bit) & step.join.mask & ~without
-                two = _only_by(ways, second.target.steps, router.bit | step.bit) & step.join.mask & ~without
-                if one and two and not one & two:
-                    a, b = (ways.made.ids[next(bits(m))] for m in (one, two))
-                    report.error(
-                        "join_never_met", f"`{step.id}` can never start: `{router.id}` leads either to `{a}` or to `{b}`, and `join: all_success` "
-                        "wants both; use `join: none_failed`", ways.made.place(step.index, "depends_on"), via=(router.id, a, b),
-                    )  # fmt: skip
-                    return
-
-
-def _only_by(ways: Ways, targets: tuple[int, ...], without: int) -> int:
-    mask = 0
-    for target in targets:
-        mask |= 1 << target
-    return ways.reachable(mask, without)
+        links = [link for link in ways.links[router.index] if link.kind == "route" and link.target.steps]
+        if len(links) > 1:
+            others = ways.reachable(ways.roots, router.bit)
+            out.append((router, [ways.reachable(mask_of(link.target.steps), router.bit) & ~others for link in links]))
+    return out
 
 
 def _reading(ways: Ways, report: Report) -> None:
@@ -158,17 +173,27 @@ def _reading(ways: Ways, report: Report) -> None:
         for step in ways.steps:
             if made.steps[step.index].get("run_parallel") is True:
                 report.error(
-                    "run_parallel_in_graph", "these steps are read as a graph, where `run_parallel` says nothing: jump to a list of steps, and "
-                    "join them by `depends_on`", made.place(step.index, "run_parallel"), key=True,
-                )  # fmt: skip
+                    "run_parallel_in_graph",
+                    "these steps are read as a graph, where `run_parallel` says nothing: jump to a list of steps, and "
+                    "join them by `depends_on`",
+                    made.place(step.index, "run_parallel"),
+                    key=True,
+                )
         return
+    _row(ways, report)
+
+
+def _row(ways: Ways, report: Report) -> None:
+    reading, made = ways.draft.reading, ways.made
     last_in_row = max((index for group in reading.rows for index in group), default=-1)
     for index in sorted(reading.aside):
         if index < last_in_row:
             report.warning(
-                "set_aside_between", f"`{made.ids[index]}` stands between steps of the row and runs only when an exception leads to it; write it "
-                "after them", made.place(index, "id"), found=made.ids[index],
-            )  # fmt: skip
+                "set_aside_between",
+                f"`{made.ids[index]}` stands between steps of the row and runs only when an exception leads to it; write it after them",
+                made.place(index, "id"),
+                found=made.ids[index],
+            )
     position = {index: n for n, group in enumerate(reading.rows) for index in group}
     for link in reading.links:
         for target in link.target.steps:

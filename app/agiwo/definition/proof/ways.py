@@ -13,6 +13,9 @@ from agiwo.definition.compiled import Edge, JoinKind, Step, Word
 from agiwo.definition.outline import Link
 from agiwo.definition.reading import mask_of
 
+#: Kinds of edges that a join carries; all others are jumps.
+JOINED = ("depends", "row")
+
 
 class Ways:
     """Masks over the steps of one draft."""
@@ -39,6 +42,11 @@ class Ways:
         made = self.made
         handlers = (*made.finally_, *(() if made.error_handler is None else (made.error_handler,)))
         return mask_of((*self.draft.reading.start, *handlers))
+
+    @cached_property
+    def jumped(self) -> int:
+        """Steps that a jump leads to."""
+        return mask_of(edge.target for edge in self.edges if edge.kind not in JOINED)
 
     @cached_property
     def allows_failed(self) -> int:
