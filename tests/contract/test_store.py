@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from agiwo.clock import SystemClock
 from agiwo.errors import ValueRefused
 from agiwo.ids import derived_uuid, uuid7
 from agiwo.ports.records import DecisionAnswer, NewVersion, Posted, Published, Records, RejectedTrigger
@@ -80,7 +80,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 def fresh_id(shard: int = 7) -> UUID:
-    return uuid7(time.time(), secrets.randbits(66), shard)
+    return uuid7(SystemClock().now(), secrets.randbits(66), shard)
 
 
 def new_instance(**changes: Any) -> NewInstance:
@@ -88,10 +88,10 @@ def new_instance(**changes: Any) -> NewInstance:
 
 
 def first(id: UUID | None = None, *, kind: WriteKind = WriteKind.NEW, new: NewInstance | None = None, **changes: Any) -> Write:
-    write = Write(
-        kind, id or fresh_id(), TENANT, epoch=1, prev_seq=0, seq=2, records='[{"seq":1},{"seq":2}]', at=time.time(), status="RUNNING",
-        new=new or new_instance(),
-    )  # fmt: skip
+    at = SystemClock().now()
+    records = '[{"seq":1},{"seq":2}]'
+    write = Write(kind, id or fresh_id(), TENANT, epoch=1, prev_seq=0, seq=2, records=records, at=at, status="RUNNING")
+    write = replace(write, new=new or new_instance())
     return replace(write, **changes)
 
 
@@ -99,7 +99,7 @@ def later(before: Write, kind: WriteKind = WriteKind.STEP, **changes: Any) -> Wr
     """The next write of the same instance, by the same owner."""
     status = {WriteKind.STEP: "RUNNING", WriteKind.PARK: "WAITING", WriteKind.END: "SUCCESS"}[kind]
     seq = before.seq + 1
-    write = Write(kind, before.id, TENANT, before.epoch, before.seq, seq, f'[{{"seq":{seq}}}]', time.time(), status)
+    write = Write(kind, before.id, TENANT, before.epoch, before.seq, seq, f'[{{"seq":{seq}}}]', SystemClock().now(), status)
     return replace(write, **changes)
 
 
@@ -141,7 +141,7 @@ async def test_a_life_from_trigger_to_end_is_three_writes(world: World) -> None:
 
 @pytest.mark.parametrize("wrong", [{"epoch": 0}, {"epoch": 2}, {"prev_seq": 1}, {"prev_seq": 3}], ids=str)
 @pytest.mark.parametrize("kind", [WriteKind.STEP, WriteKind.PARK, WriteKind.END])
-async def test_a_write_with_another_epoch_or_number_is_fenced_and_changes_nothing(world: World, kind: WriteKind, wrong: dict[str, int]) -> None:
+async def test_a_write_with_another_epoch_or_number_is_fenced(world: World, kind: WriteKind, wrong: dict[str, int]) -> None:
     node = await world.node()
     begun = first()
     await applied(node, begun)
@@ -230,6 +230,30 @@ async def test_records_come_back_as_the_text_that_was_written(world: World) -> N
     text = '[ {"seq":1, "data":{"b":-0.0,"a":1e400,"i":' + "9" * 100 + ',"t":"\\u0000 ü 😀"}},{"seq":2}]'
     await parked(node, records=text, due_at=LONG_AGO)
     assert (await the_only(node)).records == (text,)
+
+
+async def test_an_instance_can_be_parked_again_without_records(world: World) -> None:
+    node = await world.node()
+    waiting = await parked(node, due_at=LONG_AGO)
+    for _ in range(3):
+        claimed = await the_only(node)
+        assert (claimed.seq, claimed.records) == (2, (waiting.records,))
+        again = later(waiting, WriteKind.PARK, epoch=claimed.epoch, seq=2, records="[]", due_at=LONG_AGO)
+        await applied(node, again, again)
+    claimed = await the_only(node)
+    assert await one(node, again) == Verdict(Answer.FENCED)
+    step = later(waiting, epoch=claimed.epoch, seq=2, records="[]")
+    await applied(node, step, step, later(waiting, epoch=claimed.epoch))
+
+
+async def test_an_instance_can_be_new_without_records(world: World) -> None:
+    node = await world.node()
+    entrusted = await parked(node, epoch=0, seq=0, records="[]", snapshot='{"begin":1}', due_at=LONG_AGO)
+    await applied(node, entrusted)
+    claimed = await the_only(node)
+    assert (claimed.seq, claimed.epoch, claimed.snapshot, claimed.records) == (0, 1, '{"begin":1}', ())
+    again = Write(WriteKind.PARK, claimed.id, TENANT, 1, 0, 0, "[]", entrusted.at, "WAITING")
+    await applied(node, again)
 
 
 # --- poison ----------------------------------------------------------------------------------------------------------
@@ -507,7 +531,7 @@ async def test_two_nodes_never_claim_the_same_instance(world: World) -> None:
 
 async def asked(node: InstanceStore, **changes: Any) -> tuple[Write, ApprovalRow]:
     id = fresh_id()
-    row = ApprovalRow(derived_uuid(id, "ok"), "ok", "ok", "digest", "May it go?", {"x": -0.0}, ("bob", "eve"), time.time(), FAR_OFF)
+    row = ApprovalRow(derived_uuid(id, "ok"), "ok", "ok", "digest", "May it go?", {"x": -0.0}, ("bob", "eve"), SystemClock().now(), FAR_OFF)
     row = replace(row, **changes)
     return await parked(node, id=id, approvals=(row,), waiting_for="approval"), row
 
@@ -597,9 +621,8 @@ async def test_an_expiry_does_not_overtake_a_decision(world: World) -> None:
         write, row = await asked(node)
         await world.records.put_inbox(write.id, TENANT, "look", {})
         claimed = await the_only(node)
-        expiry = later(
-            write, WriteKind.STEP, epoch=claimed.epoch, guard_inbox=True, inbox_seen=claimed.inbox_seq, closed=(ApprovalClose(row.id, "expired"),)
-        )
+        closed = (ApprovalClose(row.id, "expired"),)
+        expiry = later(write, epoch=claimed.epoch, guard_inbox=True, inbox_seen=claimed.inbox_seq, closed=closed)
         verdict, result = await asyncio.gather(one(node, expiry), world.records.decide_approval(TENANT, row.id, **decision()))
         stands = await world.records.get_approval(TENANT, row.id)
         assert stands is not None

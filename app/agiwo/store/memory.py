@@ -176,7 +176,10 @@ class MemoryStore:
             refused = self._begin(w, w.new)
         else:
             run = db.runs.get(w.id)
-            if run is None or (run.owner, run.epoch, run.seq) != (self._node, w.epoch, w.prev_seq):
+            fence = (run.owner, run.epoch, run.seq) if run is not None else None
+            if w.kind is WriteKind.PARK and w.seq == w.prev_seq and fence == (None, w.epoch, w.seq):
+                return Verdict(Answer.APPLIED)
+            if run is None or fence != (self._node, w.epoch, w.prev_seq):
                 return Verdict(Answer.FENCED)
             refused = Verdict(Answer.INBOX_MOVED) if w.guard_inbox and run.inbox_seq != w.inbox_seen else None
         if refused is not None:

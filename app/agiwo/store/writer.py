@@ -155,6 +155,9 @@ def _verdict(node: int, w: Write, row: asyncpg.Record) -> Verdict | None:
         if promised is not None and promised != w.id and not row["expired"]:
             return Verdict(Answer.DUPLICATE, existing=promised, existing_digest=row["request_digest"])
         return FENCED if row["known"] else None
+    if w.kind is WriteKind.PARK and w.seq == w.prev_seq and (row["owner"], row["epoch"], row["seq"]) == (None, w.epoch, w.seq):
+        # It left no history, but only its owner can let go of an instance without a new epoch.
+        return APPLIED
     if (row["owner"], row["epoch"], row["seq"]) != (node, w.epoch, w.prev_seq):
         return FENCED
     return INBOX_MOVED if w.guard_inbox and row["inbox_seq"] != w.inbox_seen else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -15,6 +15,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from agiwo.clock import SystemClock
 from agiwo.ids import derived_uuid, uuid7
 from agiwo.ports.records import Posted
 from agiwo.ports.store import Answer, ApprovalRow, NewInstance, OutboxRow, StoreUnavailable, Verdict, Write, WriteKind
@@ -45,7 +46,8 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        return f"postgresql://{self._parts.username}:{self._parts.password or ''}@{self._parts.path}?host={quote(str(self._folder))}&port=5432"
+        account = f"{self._parts.username}:{self._parts.password or ''}"
+        return f"postgresql://{account}@{self._parts.path}?host={quote(str(self._folder))}&port=5432"
 
     async def start(self) -> None:
         self._server = await asyncio.start_unix_server(self._serve, self._folder / ".s.PGSQL.5432")
@@ -126,10 +128,10 @@ async def node(proxy: Proxy) -> AsyncIterator[PostgresStore]:
 
 
 def trigger(kind: WriteKind = WriteKind.NEW, key: str | None = None, **changes: Any) -> Write:
-    id = uuid7(time.time(), secrets.randbits(66), 7)
+    id = uuid7(SystemClock().now(), secrets.randbits(66), 7)
     new = NewInstance("w", "1", "h", "t", idempotency_key=key, request_digest="d")
     return Write(**{
-        "kind": kind, "id": id, "tenant": "acme", "epoch": 1, "prev_seq": 0, "seq": 1, "records": "[1]", "at": time.time(),
+        "kind": kind, "id": id, "tenant": "acme", "epoch": 1, "prev_seq": 0, "seq": 1, "records": "[1]", "at": SystemClock().now(),
         "status": "RUNNING", "new": new, **changes,
     })  # fmt: skip
 
@@ -138,7 +140,7 @@ def step(before: Write, kind: WriteKind = WriteKind.STEP, **changes: Any) -> Wri
     status = {WriteKind.STEP: "RUNNING", WriteKind.PARK: "WAITING", WriteKind.END: "SUCCESS"}[kind]
     return Write(**{
         "kind": kind, "id": before.id, "tenant": "acme", "epoch": before.epoch, "prev_seq": before.seq, "seq": before.seq + 1,
-        "records": f"[{before.seq + 1}]", "at": time.time(), "status": status, **changes,
+        "records": f"[{before.seq + 1}]", "at": SystemClock().now(), "status": status, **changes,
     })  # fmt: skip
 
 
@@ -152,14 +154,16 @@ async def numbers(connection: asyncpg.Connection[Any], id: UUID) -> list[int]:
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
-@pytest.mark.parametrize("kind", ["new", "step", "park", "end"])
+@pytest.mark.parametrize("kind", ["new", "step", "park", "end", "park without records"])
 async def test_a_lost_write_is_sent_again_and_counted_once(
     proxy: Proxy, node: PostgresStore, connection: asyncpg.Connection[Any], kind: str, lost: str
 ) -> None:
     begun = trigger(key="k")
     if kind != "new":
         await node.write([begun])
-    write = begun if kind == "new" else step(begun, WriteKind(kind))
+    write = begun if kind == "new" else step(begun, WriteKind(kind.split()[0]))
+    if kind == "park without records":
+        write = replace(write, seq=begun.seq, records="[]")
     proxy.lose_request, proxy.lose_answer = lost == "request", b"" if lost == "answer" else None
     assert await node.write([write]) == [Verdict(Answer.APPLIED)]
     assert proxy.cuts == 1
@@ -171,7 +175,7 @@ async def test_a_transaction_whose_commit_is_not_answered_is_counted_once(
 ) -> None:
     begun = trigger()
     await node.write([begun])
-    approval = ApprovalRow(derived_uuid(begun.id, "ok"), "ok", "ok", "d", "t", {}, (), time.time(), FAR_OFF)
+    approval = ApprovalRow(derived_uuid(begun.id, "ok"), "ok", "ok", "d", "t", {}, (), SystemClock().now(), FAR_OFF)
     notice = OutboxRow(derived_uuid(begun.id, "mail"), "notice", "x", {})
     proxy.lose_answer = b"COMMIT\x00"
     assert answers(await node.write([step(begun, WriteKind.PARK, approvals=(approval,), outbox=(notice,))])) == ["applied"]
@@ -271,14 +275,15 @@ async def test_backends_that_are_ended_during_writes_lose_nothing(node: Postgres
         assert await numbers(connection, w.id) == list(range(1, 22))
 
 
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
 async def until_blocked(watcher: asyncpg.Connection[Any]) -> None:
-    while not await watcher.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"):
+    while not await watcher.fetchval(BLOCKED):
         pass
 
 
-async def test_a_cancelled_write_leaves_the_store_usable(
-    node: PostgresStore, connection: asyncpg.Connection[Any], database: str
-) -> None:
+async def test_a_cancelled_write_leaves_the_store_usable(node: PostgresStore, connection: asyncpg.Connection[Any], database: str) -> None:
     begun = trigger()
     await node.write([begun])
     blocker = await asyncpg.connect(database)

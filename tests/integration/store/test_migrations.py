@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -36,6 +35,9 @@ WHERE n.nspname = $1 AND c.relname NOT LIKE 'alembic%' AND c.relname NOT LIKE 'm
 """
 
 
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
 async def described(url: str) -> list[set[tuple[object, ...]]]:
     connection = await asyncpg.connect(url)
     try:
@@ -59,12 +61,14 @@ async def test_five_processes_that_start_together_migrate_once(empty_database: s
     program = "import sys; from agiwo.store.migrate import upgrade; upgrade(sys.argv[1]); upgrade(sys.argv[1])"
     environment = {**os.environ, "PYTHONPATH": str(APP)}
     started = [
-        subprocess.Popen([sys.executable, "-W", "error", "-c", program, empty_database], env=environment, stderr=subprocess.PIPE, text=True)
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-W", "error", "-c", program, empty_database, env=environment, stderr=asyncio.subprocess.PIPE
+        )
         for _ in range(5)
     ]
     for process in started:
-        _, errors = await asyncio.to_thread(process.communicate)
-        assert process.returncode == 0, errors
+        _, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
     connection = await asyncpg.connect(empty_database)
     try:
         assert await connection.fetch(f"SELECT version_num FROM {SCHEMA}.alembic_version") == [(migrate.head(),)]
@@ -81,7 +85,7 @@ async def test_who_waits_for_the_lock_goes_on_when_the_holder_is_gone(empty_data
         await holder.execute("BEGIN")
         await holder.execute(f"SELECT one FROM {SCHEMA}.migration_lock FOR UPDATE")
         waiting = asyncio.create_task(asyncio.to_thread(migrate.upgrade, empty_database))
-        while not await watcher.fetchval("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"):
+        while not await watcher.fetchval(BLOCKED):
             assert not waiting.done()
         await watcher.execute("SELECT pg_terminate_backend($1)", holder.get_server_pid())
         await waiting

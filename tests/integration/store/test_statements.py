@@ -49,7 +49,8 @@ INSERT INTO agiwo.approval (shard, id, instance_id, tenant, path, step, digest, 
 SELECT shard, id, id, tenant, 'a', 'a', 'd', 't', '{{}}', '{{}}', now(), 'infinity' FROM made WHERE n % 4 = 0;
 
 INSERT INTO agiwo.outbox (shard, id, instance_id, tenant, kind, target, body, state, settled_at)
-SELECT shard, id, id, tenant, 'notice', 'x', '{{}}', CASE WHEN n % 40 = 0 THEN 'pending' ELSE 'delivered' END, CASE WHEN n % 40 <> 0 THEN now() END
+SELECT shard, id, id, tenant, 'notice', 'x', '{{}}', CASE WHEN n % 40 = 0 THEN 'pending' ELSE 'delivered' END,
+       CASE WHEN n % 40 <> 0 THEN now() END
 FROM made WHERE n % 4 = 0;
 """
 

@@ -16,6 +16,7 @@ SELECT id FROM moved;
 
 -- name: write_batch
 -- Any batch in one commit: steps, parks, ends and new instances; answers with the ids whose fence (or first insert) held.
+-- A write without records (an instance that was looked at and parked again) leaves no history; a new instance always does.
 -- Kinds: 0 step, 1 step that changes what lists show, 2 park, 3 end. What came back from an update carries its row of the batch with it,
 -- and `in` under `is true` stays a hashed subplan: joining two parts of the batch would be a nested loop over both.
 WITH t AS MATERIALIZED (
