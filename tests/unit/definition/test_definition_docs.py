@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from kit.definitions import CONTRACTS
 
 from agiwo.definition import check, load
 from agiwo.definition.compiled import Kind
 from agiwo.definition.model import COMMON, REDUCERS, STEP
 from agiwo.errors import TREE
 from agiwo.template import FILTERS, FUNCTIONS, TESTS, Entry
+from kit.definitions import CONTRACTS
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "language.md"
