@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+
 from kit.api import World
 
 TRIGGER = "/v1/workflows/echo/trigger"
@@ -96,7 +97,9 @@ async def test_a_large_body_is_refused_before_it_is_read(world: World) -> None:
 
 
 async def test_an_alias_bomb_and_an_oversized_definition_are_refused(world: World) -> None:
-    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{c}: &{c} [{','.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True))
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{c}: &{c} [{','.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True)
+    )
     for text in (bomb, "x: " + "y" * 2_000_000, "\x00", "[" * 10_000, "steps: {{ x }}", ""):
         answer = await world.client.post("/v1/workflows", content=text.encode(), headers={"content-type": "application/yaml"})
         is_problem(answer, 422, "definition_refused")
@@ -123,7 +126,12 @@ async def test_filters(world: World, query: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/instances/not-a-uuid", "/v1/instances/%00", "/v1/approvals/1", "/v1/instances/00000000-0000-0000-0000-000000000000/history?after=-1"],
+    [
+        "/v1/instances/not-a-uuid",
+        "/v1/instances/%00",
+        "/v1/approvals/1",
+        "/v1/instances/00000000-0000-0000-0000-000000000000/history?after=-1",
+    ],
 )
 async def test_ids(world: World, path: str) -> None:
     answer = await world.client.get(path)

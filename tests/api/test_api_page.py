@@ -8,10 +8,10 @@ from uuid import UUID
 
 import httpx
 import pytest
-from kit.api import World
 
 from agiwo.service.notices import LINK_KEPT, link_of, mail
 from agiwo.service.tokens import Link
+from kit.api import World
 
 HOSTILE = '<img src=x onerror=alert(1)></textarea></script><script>alert(1)</script>" onmouseover=x [a](javascript:alert(1))'
 

@@ -167,7 +167,11 @@ async def test_cancel_ends_a_waiting_instance_and_then_is_a_conflict_that_says_w
     events = await world.client.get(f"{at}/events")
     assert "event: instance.ended" in events.text
     ended = (await world.client.get(at)).json()
-    assert (ended["status"], ended["reason"], ended["steps"]["say"]["status"]) == ("CANCELLED", "cancelled by key:ops: not needed", "SKIPPED")
+    assert (ended["status"], ended["reason"], ended["steps"]["say"]["status"]) == (
+        "CANCELLED",
+        "cancelled by key:ops: not needed",
+        "SKIPPED",
+    )
     again = await world.client.post(f"{at}/cancel")
     assert (again.status_code, again.json()["present_status"], again.json()["actions"]) == (409, "CANCELLED", [])
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 from agiwo.api import problems
 from agiwo.errors import AgiwoError
 from agiwo.values import encode
 
 
-class JSONAnswer(Response):
+class JSONAnswer(JSONResponse):
     """A JSON body, exact for integers of any length; what UTF-8 has no place for is shown as `?`."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return encode(content).encode("utf-8", "replace")

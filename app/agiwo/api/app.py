@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from agiwo.api.answers import plain_problem, problem
 from agiwo.api.approvals import approval_routes
@@ -59,10 +60,13 @@ def create_app(
         separate_input_output_schemas=False,
         redirect_slashes=False,
     )
+    app.state.routes = []
     for routes in (instance_routes(services), workflow_routes(services), approval_routes(services), operator_routes(services, metrics)):
         app.include_router(routes)
+        app.state.routes += routes.routes
     for page in pages:
         app.include_router(page, include_in_schema=False)
+        app.state.routes += page.routes
     _answer_errors(app)
     app.add_middleware(Guard, keys=keys or ApiKeys(), open_paths=OPEN_PATHS, body_limit=body_limit)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
@@ -101,7 +105,18 @@ _CODES = {404: "not_found", 405: "method_not_allowed", 400: "malformed"}
 
 async def _framework(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
-    return plain_problem(exc.status_code, _CODES.get(exc.status_code, "refused"), str(exc.detail), exc.headers)
+    headers = dict(exc.headers or {})
+    if exc.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return plain_problem(exc.status_code, _CODES.get(exc.status_code, "refused"), str(exc.detail), headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """The methods that are taken at this path; the framework names those of the first route alone."""
+    matching = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
+    # A path that is written out hides what would match it as somebody's name.
+    exact = [route for route in matching if route.path == request.scope["path"]]
+    return {method for route in exact or matching for method in route.methods or ()}
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agiwo.api.answers import problem
-from agiwo.errors import InvalidInput, Problem, ServiceError, TooLarge, Unauthenticated
+from agiwo.errors import InvalidInput, NotFound, Problem, ServiceError, TooLarge, Unauthenticated
 from agiwo.service.callers import ApiKeys, Caller
 
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -71,6 +71,8 @@ class Guard:
         return caller
 
     def _check_form(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        if "\x00" in scope["path"]:
+            raise NotFound("there is nothing here")
         coding = headers.get(b"content-encoding", b"identity").strip().lower()
         if coding not in (b"", b"identity"):
             raise InvalidInput("compressed bodies are not taken; send the body as it is", code="unsupported_encoding")

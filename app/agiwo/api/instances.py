@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from pydantic import Field
+from pydantic import Field, StringConstraints
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse, Response
 
@@ -29,11 +29,14 @@ from agiwo.service.view import API, links, row_status, row_view
 from agiwo.values import encode
 
 LONGEST_WAIT = 60.0
+KEY_FORM = {"type": "string", "pattern": "^[!-~]{1,255}$"}
+WAIT_FORM = {"type": "string", "pattern": r"^\d{1,6}(\.\d{1,3})?(ms|s|m)?$", "example": "30s"}
 HEARTBEAT = 15
 
 Name = Annotated[str, Path(min_length=1, max_length=128, description="id of a workflow")]
 InstanceId = Annotated[UUID, Path(description="id of an instance")]
 StepPath = Annotated[str, Path(min_length=1, max_length=300, description="path of a step run: `fetch`, or `fetch~2` for its second run")]
+LabelText = Annotated[str, StringConstraints(pattern="^[^:]+:", max_length=400)]
 Limit = Annotated[int, Query(ge=1, le=200, description="how many at most")]
 Cursor = Annotated[str | None, Query(min_length=1, max_length=4096, description="`next_cursor` of the page before")]
 
@@ -83,8 +86,8 @@ def _starting(routes: APIRouter, services: Services) -> None:
     documented = body(TriggerBody, {"input": {"week": "2026-W48"}, "labels": {"team": "sales"}})
     documented["parameters"] = [
         parameter("workflow_id", "path", {"type": "string", "minLength": 1, "maxLength": 128}, "id of a workflow", required=True),
-        parameter("Idempotency-Key", "header", {"type": "string"}, "the same key with the same body gives the same instance, for 24 hours"),
-        parameter("wait", "query", {"type": "string"}, f"wait until it ended or waits for a person, at most {LONGEST_WAIT:g}s: `30s`"),
+        parameter("Idempotency-Key", "header", KEY_FORM, "the same key with the same body gives the same instance, for 24 hours"),
+        parameter("wait", "query", WAIT_FORM, f"wait until it ended or waits for a person, at most {LONGEST_WAIT:g}s: `30s`"),
         parameter("traceparent", "header", {"type": "string"}, "W3C trace context; the instance takes its trace id"),
     ]
     good: dict[int | str, dict[str, Any]] = {
@@ -137,7 +140,7 @@ def _lists(routes: APIRouter, services: Services) -> None:
         status: InstanceStatus | None = None,
         workflow: Annotated[str | None, Query(min_length=1, max_length=128)] = None,
         correlation_key: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
-        label: Annotated[list[str] | None, Query(max_length=16, description="`name:value`; may be given several times")] = None,
+        label: Annotated[list[LabelText] | None, Query(max_length=16, description="`name:value`; may be given several times")] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response:
@@ -226,7 +229,12 @@ def _events(routes: APIRouter, services: Services, at: str) -> None:
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 
-    @routes.get(f"{at}/events", responses={200: stream, **refusals(404)}, summary="Follow an instance (server-sent events)")
+    @routes.get(
+        f"{at}/events",
+        responses={200: stream, **refusals(404)},
+        summary="Follow an instance (server-sent events)",
+        response_class=EventSourceResponse,
+    )
     async def events(
         request: Request,
         instance_id: InstanceId,

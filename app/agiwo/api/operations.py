@@ -10,7 +10,7 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
@@ -58,7 +58,7 @@ def operator_routes(services: Services, metrics: Metrics | None) -> APIRouter:
     if metrics is not None:
         shown = {"description": "Prometheus exposition.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
-        @routes.get("/metrics", responses={200: shown, **refusals()}, summary="Metrics")
+        @routes.get("/metrics", responses={200: shown, **refusals()}, summary="Metrics", response_class=PlainTextResponse)
         async def exposition() -> Response:
             content, media_type = metrics()
             return Response(content, media_type=media_type)

@@ -123,7 +123,7 @@ def _reading(routes: APIRouter, services: Services) -> None:
         return JSONAnswer({"items": [version_view(line) for line in lines]})
 
     read = answer("Version", "The version with its definition; with `format=yaml` the bytes as they were sent.")
-    read["content"]["application/yaml"] = {"schema": {"type": "string"}}
+    read["content"]["application/yaml"] = {"schema": {}}
 
     @routes.get(f"{at}/versions/{{version}}", responses={200: read, **refusals(404)}, summary="Read a version")
     async def get_version(
