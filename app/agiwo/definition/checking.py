@@ -69,7 +69,9 @@ def check(
 
 def _with_parameters(steps: Sequence[Any], document: JSON) -> list[Any]:
     """The sound steps with the parameters of the document, in which text stands as it was written."""
-    written = document.get("steps", []) if isinstance(document, dict) else []
+    written = document.get("steps") if isinstance(document, dict) else None
+    if not isinstance(written, list):
+        return list(steps)
     return [
         {**step, "parameters": whole["parameters"]} if isinstance(step, dict) and "parameters" in step else step
         for step, whole in zip(steps, written, strict=False)
