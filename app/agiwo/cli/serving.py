@@ -71,6 +71,7 @@ def _check(settings: Settings, embedded: bool, insecure_no_auth: bool) -> None:
             f"will not listen on {settings.host} without API keys: anybody there could do anything. Set AGIWO_API_KEYS or `api_keys` "
             "in the configuration, listen on 127.0.0.1, or say --insecure-no-auth."
         )
+    settings.profiles()
     if embedded and settings.database_url is not None:
         raise SettingsRefused("AGIWO_DATABASE_URL is set and --embedded is given: which database shall it be? Take one of them away.")
     if not embedded and settings.database_url is None:
