@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from agiwo.errors import ValidationError
+from agiwo.template import split_statement
+from agiwo.template.sql import State, advance
 from agiwo.tools.sql.rows import column_names, moment, number, row
 from agiwo.tools.sql.statement import bound
 
@@ -27,8 +31,10 @@ def numbered(statement: str, **values: Any) -> tuple[str, tuple[Any, ...]]:
         ("SELECT 'it''s :p1', :p1", "SELECT 'it''s :p1', $1"),
         (r"SELECT E'\':p1', :p1", r"SELECT E'\':p1', $1"),
         ('SELECT ":p1", :p1', 'SELECT ":p1", $1'),
+        ("SELECT `it's :p1`, :p1", "SELECT `it's :p1`, $1"),
         ("SELECT $$:p1$$, $t$ :p1 $$ $t$, :p1", "SELECT $$:p1$$, $t$ :p1 $$ $t$, $1"),
         ("SELECT 1 -- :p1\n, :p1", "SELECT 1 -- :p1\n, $1"),
+        ("SELECT 1 -- it's\r, :p1", "SELECT 1 -- it's\r, $1"),
         ("SELECT /* :p1 /* :p1 */ */ :p1", "SELECT /* :p1 /* :p1 */ */ $1"),
         ("SELECT :other, :p1", "SELECT :other, $1"),
         ("SELECT :p10, :p1", "SELECT :p10, $1"),
@@ -38,6 +44,19 @@ def numbered(statement: str, **values: Any) -> tuple[str, tuple[Any, ...]]:
 )
 def test_only_a_name_with_a_value_outside_literals_is_a_placeholder(statement: str, text: str) -> None:
     assert numbered(statement, p1=5) == (text, (5,))
+
+
+@given(
+    st.lists(st.sampled_from(["'a'", "E'\\\\''", '"b"', "`c`", "$$d$$", "/*e*/", "--f\n", "::g", "h", " ", ",", "(", ":i"]), max_size=12)
+)
+def test_the_template_s_own_reading_of_a_rendered_statement_is_the_same(pieces: list[str]) -> None:
+    # What the template floor makes: each name once, in open code, and nowhere else in the text.
+    before = "".join(pieces) + " "
+    assume(advance(State(), before).mode == "code")
+    statement = f"{before}:p1 {''.join(reversed(pieces))}"
+    texts, names = split_statement(statement, {"p1": 5})
+    assert numbered(statement, p1=5) == ("$1".join(texts), (5,))
+    assert names == ("p1",)
 
 
 def test_each_place_is_a_value_where_the_driver_counts_places() -> None:

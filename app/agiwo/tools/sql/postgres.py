@@ -25,6 +25,7 @@ from agiwo.values import decode, encode
 
 _GRACE = 0.8
 _DEFAULT_POOL = 5
+_CANNOT_BE_READ = (asyncpg.SyntaxOrAccessError, asyncpg.DataError)
 _INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _SETTINGS = {"TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "iso_8601", "application_name": "agiwo"}
 
@@ -72,8 +73,8 @@ async def _read(driver: asyncpg.Connection, query: str | Mapping[str, Any], most
     prepared, values = await _prepared(driver, query)
     columns = column_names(attribute.name for attribute in prepared.get_attributes())
     transaction = driver.transaction(readonly=True)
-    await transaction.start()
     try:
+        await transaction.start()
         if within is not None:
             await driver.execute(f"SET LOCAL statement_timeout = {max(1, int(within * 1000))}")
         rows: list[dict[str, Any]] = []
@@ -87,7 +88,7 @@ async def _read(driver: asyncpg.Connection, query: str | Mapping[str, Any], most
 
 
 async def _roll_back(driver: asyncpg.Connection, rollback: Callable[[], Awaitable[None]]) -> None:
-    """End the transaction whatever happens; a connection that cannot do that in time is thrown away."""
+    """End the transaction whatever happens; a connection that cannot do that in time, or not at all, is thrown away."""
     ended = asyncio.ensure_future(rollback())
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.wait({ended}, timeout=_GRACE)
@@ -109,7 +110,7 @@ async def _prepared(driver: asyncpg.Connection, query: str | Mapping[str, Any]) 
         casts = {n: own for n, value in enumerate(plain.values, 1) if (own := _own_type(value)) is not None}
         try:
             return await driver.prepare(cast_to(casts)), plain.values
-        except asyncpg.PostgresError:
+        except _CANNOT_BE_READ:
             raise undecided from None
     wishes = {
         n: own
@@ -117,7 +118,7 @@ async def _prepared(driver: asyncpg.Connection, query: str | Mapping[str, Any]) 
         if (own := _own_type(value)) is not None and not _holds(place.name, value)
     }
     if wishes:
-        with contextlib.suppress(asyncpg.PostgresError):
+        with contextlib.suppress(*_CANNOT_BE_READ):
             return await driver.prepare(cast_to(wishes)), plain.values
     return first, plain.values
 

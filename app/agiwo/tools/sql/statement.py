@@ -15,10 +15,10 @@ from agiwo.errors import ValidationError
 
 _PIECE = re.compile(
     r"""
-    (?P<line>--[^\n]*)
+    (?P<line>--[^\r\n]*)
   | (?P<block>/\*)
   | (?P<text>[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*')
-  | (?P<quoted>"(?:[^"]|"")*")
+  | (?P<quoted>"(?:[^"]|"")*" | `(?:[^`]|``)*`)
   | (?P<dollar>\$(?P<tag>[A-Za-z_]\w*)?\$)
   | (?P<word>[A-Za-z_\u0080-\uffff][\w$]*)
   | (?P<cast>::|:=)
