@@ -33,7 +33,7 @@ class ServerEvent:
 
 
 @dataclass(slots=True)
-class _Parser:
+class EventParser:
     """Lines to events, as the specification of server-sent events has it."""
 
     last_id: str = ""
@@ -110,7 +110,7 @@ class Client:
 
         Raises CommandEnds.
         """
-        parser = _Parser()
+        parser = EventParser()
         failures = 0
         while True:
             headers = self._headers | {"accept": "text/event-stream"} | ({"last-event-id": parser.last_id} if parser.last_id else {})

@@ -1,0 +1,84 @@
+"""Who is told over which channel, and which tools a service has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiwo.errors import Problem, StepError
+from agiwo.toolkit import tool
+from agiwo.wiring.channels import Channels
+from agiwo.wiring.toolbox import ToolsRefused, toolbox
+
+
+class Told:
+    """A channel that remembers."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def deliver(self, target: str, body: Mapping[str, Any]) -> None:
+        self.told.append((target, body))
+
+
+def notice(to: str) -> dict[str, Any]:
+    return {"about": "approval", "approval": "a1", "to": to, "subject": "s", "text": "t", "link": "l"}
+
+
+async def test_a_user_and_every_member_of_a_role_are_told_under_keys_that_stay_the_same() -> None:
+    mail = Told()
+    channels = Channels({"mail": mail}, {"finance": ("ann@example.com", "user:bob@example.com")})
+    for _ in range(2):
+        await channels.deliver("mail", notice("user:eve@example.com"))
+        await channels.deliver("mail", notice("role:finance"))
+    assert [target for target, _ in mail.told[:3]] == ["eve@example.com", "ann@example.com", "bob@example.com"]
+    assert mail.told[:3] == mail.told[3:]
+    assert len({body["key"] for _, body in mail.told}) == 3
+
+
+@pytest.mark.parametrize(
+    ("channel", "to"), [("chat", "user:eve@example.com"), ("mail", "role:nobody"), ("mail", "key:ci"), ("mail", "user:eve")]
+)
+async def test_whoever_cannot_be_told_is_an_error_that_says_why(channel: str, to: str) -> None:
+    with pytest.raises(StepError) as caught:
+        await Channels({"mail": Told()}, {}).deliver(channel, notice(to))
+    assert caught.value.not_done
+    assert (channel if channel == "chat" else to) in caught.value.message
+
+
+def test_tools_of_a_file_are_registered_and_their_warnings_told(tmp_path: Path) -> None:
+    file = tmp_path / "tools_of_a_file.py"
+    file.write_text("from agiwo.toolkit import tool\n\n@tool(name='file.one')\ndef one() -> int:\n    return 1\n")
+    warned: list[Problem] = []
+    registry = toolbox([str(file)], warned.append)
+    assert "file.one" in registry and "debug.echo" in registry
+    assert {problem.code for problem in warned} >= {"effect_undeclared", "sync_tool"}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = 1\n", "has no tools"),
+        ("import nothing_of_that_name\n", "cannot be imported: ModuleNotFoundError"),
+        (
+            "from agiwo.toolkit import tool\n\n@tool(name='debug.echo', effect='pure')\nasync def e() -> int:\n    return 1\n",
+            "registered already",
+        ),
+    ],
+)
+def test_a_module_that_gives_no_tools_is_refused(tmp_path: Path, source: str, said: str) -> None:
+    file = tmp_path / f"refused_{abs(hash(said))}.py"
+    file.write_text(source)
+    with pytest.raises(ToolsRefused, match=said):
+        toolbox([str(file)])
+
+
+def test_the_programs_own_tools_come_last() -> None:
+    @tool(name="mine.one", effect="pure")
+    async def one() -> int:
+        return 1
+
+    assert toolbox(more=[one]).get("mine.one") is one

@@ -1,0 +1,116 @@
+"""Settings: where they come from, and that every mistake is named by its place without showing a secret."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from agiwo.settings import SettingsRefused, load_settings, own_secret_key, secrets_of
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("AGIWO_"):
+            monkeypatch.delenv(name)
+
+
+def refused(config: Path | None = None, **given: object) -> str:
+    with pytest.raises(SettingsRefused) as caught:
+        load_settings(config, **given)
+    return caught.value.message
+
+
+def test_an_option_beats_the_environment_and_that_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "agiwo.yaml"
+    file.write_text("port: 1111\nlease: 20\nhost: 127.0.0.2\n")
+    monkeypatch.setenv("AGIWO_PORT", "2222")
+    monkeypatch.setenv("AGIWO_LEASE", "30")
+    settings = load_settings(file, port=3333, host=None)
+    assert (settings.port, settings.lease, settings.host) == (3333, 30.0, "127.0.0.2")
+    monkeypatch.setenv("AGIWO_CONFIG", str(file))
+    assert load_settings().host == "127.0.0.2"
+
+
+def test_links_come_from_the_configured_address_or_where_it_listens() -> None:
+    assert load_settings(port=8701).url == "http://127.0.0.1:8701"
+    assert load_settings(host="::1").url == "http://[::1]:8700"
+    assert load_settings(public_url="https://flows.example.com/").url == "https://flows.example.com"
+
+
+def test_the_node_keeps_its_name_over_restarts() -> None:
+    assert load_settings(port=8701).node == load_settings(port=8701).node
+    assert load_settings(port=8701).node != load_settings(port=8702).node
+
+
+def test_every_mistake_of_a_file_is_named_with_line_and_column(tmp_path: Path) -> None:
+    file = tmp_path / "agiwo.yaml"
+    file.write_text("lease: 1\nconections: {}\nconnections:\n  sales: {kind: sqlit, url: x}\napi_keys:\n  - {name: a}\n")
+    message = refused(file)
+    assert f"{file}:1:8: /lease: " in message
+    assert f"{file}:2:1: " in message and "did you mean `connections`?" in message
+    assert f"{file}:4:17: /connections/sales/kind: " in message
+    assert f"{file}:6:5: /api_keys/0: exactly one of `sha256` and `env`" in message
+
+
+def test_misspelt_variables_are_refused_and_those_of_kubernetes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGIWO_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("AGIWO_PORT_8700_TCP_ADDR", "10.0.0.1")
+    assert load_settings().port == 8700
+    monkeypatch.setenv("AGIWO_DATABSE_URL", "postgresql://h/d")
+    assert "did you mean AGIWO_DATABASE_URL?" in refused()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("AGIWO_SECRET_KEY", "hush-hush"), ("AGIWO_API_KEYS", "hush-hush"), ("AGIWO_CONNECTIONS", '{"a": {"kind": "x", "url": "hush-hush"}}')],
+)
+def test_a_wrong_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    message = refused()
+    assert name in message
+    assert "hush" not in message
+
+
+def test_keys_come_as_texts_in_the_environment_or_as_digests_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGIWO_API_KEYS", "first-key-0123456789, second-key-0123456789")
+    digests = [key.digest({}) for key in load_settings().api_keys]
+    assert digests[1] == hashlib.sha256(b"second-key-0123456789").hexdigest()
+    monkeypatch.delenv("AGIWO_API_KEYS")
+    file = tmp_path / "agiwo.yaml"
+    file.write_text("api_keys:\n  - {name: ci, env: CI_KEY, roles: [viewer]}\n")
+    (key,) = load_settings(file).api_keys
+    assert key.digest({"CI_KEY": "k"}) == hashlib.sha256(b"k").hexdigest()
+    with pytest.raises(SettingsRefused, match="CI_KEY, which is not set"):
+        key.digest({})
+
+
+def test_the_shortcut_for_a_model_makes_the_default_profile() -> None:
+    settings = load_settings(llm_base_url="http://127.0.0.1:1/v1", llm_model="m", llm_api_key="k")
+    assert settings.profiles() == {"default": {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key": "k"}}
+    with pytest.raises(SettingsRefused, match="which model"):
+        load_settings(llm_base_url="http://127.0.0.1:1/v1").profiles()
+
+
+def test_secrets_for_templates_are_not_the_signing_key() -> None:
+    environment = {"AGIWO_SECRET_KEY": "sign", "AGIWO_SECRET_TOKEN": "t", "AGIWO_SECRET_": "x", "OTHER": "y"}
+    assert secrets_of(environment) == {"TOKEN": "t"}
+
+
+def test_the_signing_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    first = own_secret_key(folder)
+    assert len(first) >= 32
+    assert own_secret_key(folder) == first
+    assert stat.S_IMODE((folder / "secret_key").stat().st_mode) == 0o600
+    assert [path.name for path in folder.iterdir()] == ["secret_key"]
+
+
+def test_a_data_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsRefused, match="cannot be used"):
+        own_secret_key(tmp_path / "file" / "below")
