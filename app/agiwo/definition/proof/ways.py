@@ -27,9 +27,11 @@ class Ways:
         self.count = len(self.steps)
         self.edges = draft.reading.edges
         self.before = [0] * self.count
+        self.leads = [0] * self.count
         self.after: list[list[Edge]] = [[] for _ in range(self.count)]
         for edge in self.edges:
             self.before[edge.target] |= 1 << edge.source
+            self.leads[edge.source] |= 1 << edge.target
             self.after[edge.source].append(edge)
         self.links: list[list[Link]] = [[] for _ in range(self.count)]
         for link in draft.reading.links:
@@ -71,14 +73,13 @@ class Ways:
 
     def reachable(self, roots: int, without: int = 0) -> int:
         """Mask of the steps that can be reached from `roots` without passing through `without`."""
-        mask = roots & ~without
-        todo = list(bits(mask))
-        while todo:
-            for edge in self.after[todo.pop()]:
-                bit = 1 << edge.target
-                if not (mask | without) & bit:
-                    mask |= bit
-                    todo.append(edge.target)
+        new = mask = roots & ~without
+        while new:
+            reached = 0
+            for index in bits(new):
+                reached |= self.leads[index]
+            new = reached & ~without & ~mask
+            mask |= new
         return mask
 
     def path(self, goal: int, *, avoiding: int | None = None) -> list[int]:
