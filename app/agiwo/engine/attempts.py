@@ -16,7 +16,7 @@ from agiwo.definition.compiled import Kind
 from agiwo.engine.events import Event, Happening, Observe
 from agiwo.errors import Failure, ValueRefused
 from agiwo.machine.commands import StartAttempt, StartProbe
-from agiwo.machine.reports import Failed, Outcome, Stopped, Succeeded
+from agiwo.machine.reports import Failed, NotBegun, Outcome, Stopped, Succeeded
 from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
 from agiwo.values import check
 
@@ -78,6 +78,7 @@ class Attempts:
         self._young: deque[Attempt] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self.draining = False
         self.uncommitted = 0
         self.running: set[Attempt] = set()
         self.stragglers: set[Attempt] = set()
@@ -86,11 +87,23 @@ class Attempts:
 
     def start(self, attempt: Attempt) -> None:
         """Make the call as soon as there is a place for it."""
-        if self.uncommitted < self._most and not self._waiting and self._may_start():
+        if self.draining:
+            self._loop.call_soon(self._hand_back, attempt)
+        elif self.uncommitted < self._most and not self._waiting and self._may_start():
             self._begin(attempt)
         else:
             self._waiting.append(attempt)
             self.admit()
+
+    def drain(self) -> None:
+        """Make no further call; what has not begun is handed back as such, so that nobody has to wonder what became of it."""
+        self.draining = True
+        while self._waiting:
+            self._loop.call_soon(self._hand_back, self._waiting.popleft())
+
+    def _hand_back(self, attempt: Attempt) -> None:
+        if not attempt.ended:
+            self._settle(attempt, ProbeAnswer("failed") if attempt.probe else NotBegun())
 
     def admit(self) -> None:
         """Start what waits, as far as there is room."""
@@ -139,7 +152,7 @@ class Attempts:
         if attempt.ended:
             return
         if attempt.task is None:
-            self._settle(attempt, Stopped())
+            self._settle(attempt, NotBegun())
         else:
             self._stop(attempt, reason)
 

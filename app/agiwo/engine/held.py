@@ -23,7 +23,7 @@ from agiwo.engine.writes import rows_of, waiting_for
 from agiwo.errors import Unavailable
 from agiwo.machine import decide, snapshot
 from agiwo.machine.commands import CloseApproval, Command, Record, StartAttempt, StartProbe, StopAttempt
-from agiwo.machine.reports import AttemptEnded, Outcome, ProbeEnded, Report, Stopped, TimerDue
+from agiwo.machine.reports import AttemptEnded, Failed, Outcome, ProbeEnded, Report, Stopped, Succeeded, TimerDue
 from agiwo.machine.state import Instance
 from agiwo.ports.executor import Circumstances, ProbeAnswer
 from agiwo.ports.store import Answer, NewInstance, Verdict, Write, WriteKind
@@ -336,7 +336,7 @@ class Held:
 
     def arm(self, least: float = 0.0) -> None:
         """Look at the instance again when its next timer is due; not before `least` seconds."""
-        due = self.instance.due_at
+        due = None if self.node.attempts.draining else self.instance.due_at
         if due is None:
             if self.timer is not None:
                 self.timer.cancel()
@@ -435,6 +435,6 @@ class Held:
 
 def _without_poison(entry: Entry, message: str) -> Entry:
     """The same report with an outcome that the database can hold."""
-    if isinstance(entry.report, AttemptEnded) and not isinstance(entry.report.outcome, Stopped):
+    if isinstance(entry.report, AttemptEnded) and isinstance(entry.report.outcome, Succeeded | Failed):
         return entry._replace(report=replace(entry.report, outcome=not_storable(message)))
     return entry

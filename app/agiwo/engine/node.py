@@ -127,6 +127,7 @@ class Engine:
     async def drain(self, patience: float) -> None:
         """Claim and begin nothing more, let running calls finish for up to `patience` seconds, hand the rest back, and leave."""
         self._draining = True
+        self.attempts.drain()
         self._calm = asyncio.Event()
         self._look_for_calm()
         try:

@@ -25,6 +25,7 @@ from agiwo.machine.reports import (
     Begin,
     CancelAsked,
     Failed,
+    NotBegun,
     OutcomeDecided,
     ProbeEnded,
     Report,
@@ -124,6 +125,8 @@ def _attempt_ended(work: Work, report: AttemptEnded) -> None:
     outcome = report.outcome
     if isinstance(outcome, Succeeded):
         produce(work, run, step, outcome.result, model=outcome.model, calls=outcome.calls)
+    elif isinstance(outcome, NotBegun):
+        _not_begun(work, run, step)
     elif isinstance(outcome, Stopped):
         _stopped(work, run, step)
     else:
@@ -201,6 +204,17 @@ def _stopped(work: Work, run: Run, step: Step) -> None:
             fail(work, run, step, _total_timeout(step, failure))
         return
     cancelled(work, run, step.effect)
+
+
+def _not_begun(work: Work, run: Run, step: Step) -> None:
+    """Nothing was sent, so even an unsafe call is simply made by the next node; it counts as no try."""
+    if run.stopping == TOTAL_TIMEOUT:
+        fail(work, run, step, _total_timeout(step, Failure("NodeLost", "the call was not made", not_done=True)))
+    elif run.stopping is not None or work.instance.phase is Phase.SETTLING:
+        work.emit("step.cancelled", run.path, {"reason": run.stopping or "not begun, and the instance is ending"}, attempt=run.attempt)
+    else:
+        data = {"reason": "handed back by a stopping node", "tries": run.tries - 1, "timers": {"retry": work.at}}
+        work.emit("step.retrying", run.path, data, attempt=run.attempt)
 
 
 def _total_timeout(step: Step, last: Failure) -> Failure:

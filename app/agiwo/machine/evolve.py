@@ -190,6 +190,8 @@ def _approval_decided(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _retrying(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    if "error" not in data:
+        return run._replace(reason=data.get("reason"), tries=data.get("tries", run.tries), probing=False)
     return run._replace(error=data["error"], attempts=(*run.attempts, data["error"]), probing=False)
 
 

@@ -39,7 +39,12 @@ class Stopped:
     clean: bool = True
 
 
-Outcome = Succeeded | Failed | Stopped
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The call was ordered and never made, since its node stops; whoever has the instance next makes it."""
+
+
+Outcome = Succeeded | Failed | Stopped | NotBegun
 
 
 @dataclass(frozen=True, slots=True)

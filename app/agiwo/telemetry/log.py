@@ -14,7 +14,7 @@ import structlog
 
 from agiwo.clock import rfc3339
 from agiwo.engine.events import Event, Happening
-from agiwo.machine.reports import Failed, Stopped
+from agiwo.machine.reports import Failed, NotBegun, Stopped
 from agiwo.ports.executor import Circumstances
 from agiwo.template import mask
 from agiwo.values import encode
@@ -25,7 +25,7 @@ Hide = Callable[[Any], Any]
 LEVELS: Mapping[Happening, int] = {
     Happening.COMMITTED: logging.DEBUG,
     Happening.ATTEMPT_STARTED: logging.DEBUG,
-    Happening.ATTEMPT_RETURNED: logging.INFO,
+    Happening.ATTEMPT_RETURNED: logging.DEBUG,  # of a failure: WARNING
     Happening.ATTEMPT_FENCED: logging.WARNING,
     Happening.STRAGGLER_RETURNED: logging.WARNING,
     Happening.ENDED: logging.INFO,
@@ -65,6 +65,8 @@ class Log:
     def observe(self, event: Event) -> None:
         """Write the line of an engine's event."""
         level = LEVELS[event.name]
+        if event.name is Happening.ATTEMPT_RETURNED and isinstance(event.data.get("outcome"), Failed):
+            level = logging.WARNING
         if level < self._level:
             return
         line = {"at": rfc3339(event.at), **_place(event.where, event.path, event.attempt)}
@@ -111,7 +113,7 @@ def _shown(key: str, value: Any) -> dict[str, Any]:
     if key == "outcome":
         if isinstance(value, Failed):
             return {"outcome": "failed", "error": value.failure.type, "message": value.failure.message[:500]}
-        if isinstance(value, Stopped):
+        if isinstance(value, Stopped | NotBegun):
             return {"outcome": "stopped"}
         return {"outcome": "succeeded"} if not isinstance(value, BaseException) else {"outcome": "raised", "message": str(value)[:500]}
     if key == "records":

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agiwo.engine.events import Event, Happening
-from agiwo.machine.reports import Failed, Stopped
+from agiwo.machine.reports import Failed, NotBegun, Stopped
 
 SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)
 COMMIT_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0)
@@ -74,7 +74,7 @@ class Metrics:
 
     def _on_attempt(self, event: Event) -> None:
         outcome = event.data["outcome"]
-        word = outcome.failure.type if isinstance(outcome, Failed) else "stopped" if isinstance(outcome, Stopped) else "succeeded"
+        word = outcome.failure.type if isinstance(outcome, Failed) else "stopped" if isinstance(outcome, Stopped | NotBegun) else "succeeded"
         self._attempts.labels(event.data["kind"], word).inc()
         self._calls.labels(event.data["kind"]).observe(event.data["seconds"])
 

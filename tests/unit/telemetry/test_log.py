@@ -75,7 +75,7 @@ def test_every_event_becomes_one_line_and_some_number() -> None:
 
 def test_a_line_says_how_a_call_ended_and_never_what_it_gave() -> None:
     stream = io.StringIO()
-    log = Log(stream)
+    log = Log(stream, "debug")
     log.observe(Event(Happening.ATTEMPT_RETURNED, AT, WHERE, "a", 2, {"outcome": Succeeded({"card": "4111"}), "seconds": 0.1}))
     log.observe(Event(Happening.ATTEMPT_RETURNED, AT, WHERE, "a", 3, {"outcome": Failed(Failure("Timeout", "late")), "seconds": 0.1}))
     assert "4111" not in stream.getvalue()
