@@ -83,9 +83,9 @@ def test_killed_service_takes_its_instances_over_at_its_next_start(start: Start,
     (tmp_path / "workflows").mkdir()
     (tmp_path / "workflows" / "sleeper.yaml").write_text(SLEEPER)
     port = free_port()
-    service = start(port=port)
+    service = start(port=port, AGIWO_LOG_LEVEL="debug")
     instance = service.call("trigger", "sleeper", "--json").json["instance_id"]
-    service.line_with('"path":"before"')
+    service.line_with('"path":"nap"')  # the call is under way
     service.end(signal.SIGKILL)
 
     again = start(port=port)

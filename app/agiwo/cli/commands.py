@@ -32,7 +32,7 @@ Key = Annotated[str | None, typer.Option("--api-key", envvar="AGIWO_API_KEY", he
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Config = Annotated[Path | None, typer.Option("--config", envvar="AGIWO_CONFIG", help="YAML file with connections, model profiles, keys.")]
 ToolModules = Annotated[list[str] | None, typer.Option("--tools", help="Python module whose tools to register; may be repeated.")]
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database [default: .agiwo].")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database (default: .agiwo).")]
 Comment = Annotated[str | None, typer.Option("--comment", help="What to tell those who come after.")]
 Digest = Annotated[str | None, typer.Option("--digest", help="Decide only if the matter is still this one.")]
 DEFAULT_SERVER = "http://127.0.0.1:8700"
@@ -78,8 +78,8 @@ def _call(module: str, name: str, *args: Any, **options: Any) -> None:
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on [default: 127.0.0.1].")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on [default: 8700].")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (default: 8700).")] = None,
     embedded: Annotated[bool, typer.Option("--embedded", help="Run a Postgres of its own in the data folder.")] = False,
     data_dir: DataDir = None,
     workflows: Annotated[Path | None, typer.Option("--workflows", help="Folder of definitions to publish at start.")] = None,
@@ -99,10 +99,10 @@ def serve(
 @app.command()
 def demo(
     yes: Annotated[bool, typer.Option("--yes", help="Decide the approval through the API, check everything, and end.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed of the sales table [default: a new one, printed].")] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the service [default: a free one].")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the sales table (default: a new one, printed).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the service (default: a free one).")] = None,
     data_dir: DataDir = None,
-    workflows: Annotated[Path | None, typer.Option("--workflows", help="Folder of definitions [default: workflows].")] = None,
+    workflows: Annotated[Path | None, typer.Option("--workflows", help="Folder of definitions (default: workflows).")] = None,
     as_json: Json = False,
 ) -> None:
     """Run the weekly report end to end on this machine: database, mail server, model, approval, mail."""
@@ -132,7 +132,7 @@ def publish(
 def trigger(
     workflow: Annotated[str, typer.Argument(help="Id of the workflow.")],
     input: Annotated[str | None, typer.Option("--input", "-i", help="JSON, @FILE or @- for standard input.")] = None,
-    version: Annotated[str | None, typer.Option(help="Version [default: the one that is marked, else the highest].")] = None,
+    version: Annotated[str | None, typer.Option(help="Version (default: the one that is marked, else the highest).")] = None,
     idempotency: Annotated[str | None, typer.Option("--key", help="Idempotency key: a repetition starts nothing.")] = None,
     wait: Annotated[float | None, typer.Option("--wait", help="Seconds to wait for the end, or for a question to people.")] = None,
     server: Server = DEFAULT_SERVER,
