@@ -112,12 +112,11 @@ def _starting(routes: APIRouter, services: Services) -> None:
         except ServiceError as exc:
             await services.triggering.reject(caller, workflow, exc, trace_id=trace_id)
             raise
-        started = await services.triggering.trigger(caller, call)
         if wait:
-            await services.following.settled(caller, started.id, wait)
-            view = await services.instances.view(caller, started.id)
+            _, view = await services.running.until_settled(caller, call, wait)
             over = view["ended_at"] is not None or view["interrupted_at"] is not None
             return JSONAnswer(view, 200 if over else 202)
+        started = await services.triggering.trigger(caller, call)
         status, trace_id = str(InstanceStatus.RUNNING), started.trace_id
         if started.repeated:
             row = await services.instances.row(caller, started.id)

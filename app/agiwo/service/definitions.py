@@ -37,6 +37,8 @@ class Catalog:
         self._compiled: OrderedDict[Key, Workflow] = OrderedDict()
         self._newest: dict[tuple[str, str], tuple[str, float]] = {}
         self._compiling: dict[Key, asyncio.Lock] = {}
+        self._changes = 0
+        self._asking: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def get(self, tenant: str, workflow: str, version: str) -> Workflow:
         """Raises NotFound if it was never published."""
@@ -71,27 +73,36 @@ class Catalog:
         Raises NotFound.
         """
         key = (tenant, workflow)
-        now = self._clock.monotonic()
-        known = self._newest.get(key)
-        if known is None or known[1] <= now:
-            version = await self._records.default_version(tenant, workflow)
-            if version is None:
-                self._newest.pop(key, None)
-                await self._explain(tenant, workflow)
-            else:
-                known = self._newest[key] = (version, now + self._fresh)
-        assert known is not None
-        return await self.get(tenant, workflow, known[0])
+        version = self._fresh_newest(key)
+        if version is None:
+            # One asks for all that wait: a storm of triggers must not become a storm of questions.
+            async with self._asking.setdefault(key, asyncio.Lock()):
+                version = self._fresh_newest(key)
+                if version is None:
+                    asked, changes = self._clock.monotonic(), self._changes
+                    version = await self._records.default_version(tenant, workflow)
+                    if version is not None and changes == self._changes:
+                        self._newest[key] = (version, asked + self._fresh)
+            self._asking.pop(key, None)
+        if version is None:
+            self._newest.pop(key, None)
+            raise await self._explanation(tenant, workflow)
+        return await self.get(tenant, workflow, version)
 
-    async def _explain(self, tenant: str, workflow: str) -> None:
+    def _fresh_newest(self, key: tuple[str, str]) -> str | None:
+        known = self._newest.get(key)
+        return known[0] if known is not None and known[1] > self._clock.monotonic() else None
+
+    async def _explanation(self, tenant: str, workflow: str) -> NotFound:
         if await self._records.list_versions(tenant, workflow, limit=1):
-            raise NotFound(
+            return NotFound(
                 f"every version of {workflow!r} has a label or is deprecated; name the one that you want", code="no_default_version"
             )
-        raise NotFound(f"there is no workflow {workflow[:200]!r}", code="workflow_not_found")
+        return NotFound(f"there is no workflow {workflow[:200]!r}", code="workflow_not_found")
 
     def published(self, tenant: str, workflow: str) -> None:
         """A version was published: what was the newest may be so no more."""
+        self._changes += 1
         self._newest.pop((tenant, workflow), None)
 
     async def stored(self, tenant: str, workflow: str, version: str) -> StoredVersion:

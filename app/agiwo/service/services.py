@@ -21,6 +21,7 @@ from agiwo.service.instances import Instances
 from agiwo.service.publish import Publishing
 from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, Cursors, Signer
+from agiwo.service.running import Running
 from agiwo.service.trigger import Triggering
 
 
@@ -33,6 +34,7 @@ class Services:
     catalog: Catalog
     publishing: Publishing
     triggering: Triggering
+    running: Running
     instances: Instances
     following: Following
     steering: Steering
@@ -66,14 +68,17 @@ def build_services(
     and cursors; `public_url` is the address that links begin with; `models` are the names of model profiles (None: not checked).
     """
     instances = Instances(queries, catalog)
+    triggering = Triggering(catalog, engine, records, clock, random)
+    following = Following(queries, instances, engine)
     return Services(
         clock=clock,
         queries=queries,
         catalog=catalog,
         publishing=Publishing(records, catalog, tools, models),
-        triggering=Triggering(catalog, engine, records, clock, random),
+        triggering=triggering,
+        running=Running(triggering, instances, following, clock),
         instances=instances,
-        following=Following(queries, instances, engine),
+        following=following,
         steering=Steering(instances, records, engine.poke),
         approvals=Approvals(queries, records, catalog, clock, engine.poke),
         links=ApprovalLinks(signer, public_url),

@@ -5,6 +5,7 @@ It runs no step and decides nothing that the machine decides; what it refuses is
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from agiwo.definition.compiled import Workflow
 from agiwo.errors import AgiwoError, Conflict, InvalidInput, NotFound, Overloaded, Problem, ServiceError
 from agiwo.ids import SHARDS, uuid7
 from agiwo.machine.reports import Begin
+from agiwo.machine.state import Instance
 from agiwo.ports.records import Records, RejectedTrigger
 from agiwo.ports.store import Answer, NewInstance, Verdict
 from agiwo.service.callers import Caller
@@ -27,10 +29,16 @@ KEY_KEPT = 24 * 3600.0
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+#: Gets the instance when it has ended here, or None when this node lets go of it before (it waits, or is another node's).
+Ended = asyncio.Future[Instance | None]
+
+
 class Starter(Protocol):
     """The part of the engine that begins instances."""
 
-    async def begin(self, id: UUID, workflow: Workflow, tenant: str, begin: Begin, new: NewInstance) -> Verdict: ...
+    async def begin(
+        self, id: UUID, workflow: Workflow, tenant: str, begin: Begin, new: NewInstance, *, ended: Ended | None = None
+    ) -> Verdict: ...
 
     async def entrust(self, id: UUID, workflow: Workflow, tenant: str, begin: Begin, new: NewInstance) -> Verdict: ...
 
@@ -57,13 +65,14 @@ class TriggerCall:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An accepted call; `repeated` if its key had started this instance before."""
+    """An accepted call; `repeated` if its key had started this instance before, `entrusted` if any node may take it."""
 
     id: UUID
     workflow: str
     version: str
     trace_id: str
     repeated: bool = False
+    entrusted: bool = False
 
 
 class Triggering:
@@ -79,14 +88,14 @@ class Triggering:
         self._random = random
         self._key_kept = key_kept
 
-    async def trigger(self, caller: Caller, call: TriggerCall) -> Started:
-        """Start an instance; it is durable when this returns.
+    async def trigger(self, caller: Caller, call: TriggerCall, ended: Ended | None = None) -> Started:
+        """Start an instance; it is durable when this returns. `ended` is told of its end, if it was begun here.
 
         Raises NotFound for an unknown workflow or version, InvalidInput for what does not fit, Conflict for a key that stands for another
         call. All of these are kept as rejected triggers.
         """
         try:
-            return await self._start(caller, call)
+            return await self._start(caller, call, ended)
         except (InvalidInput, NotFound, Conflict) as exc:
             await self.reject(caller, call.workflow, exc, version=call.version, trace_id=call.trace_id)
             raise
@@ -101,7 +110,7 @@ class Triggering:
         name, asked = workflow[:200], version[:100] if version is not None else None
         await self._records.reject_trigger(caller.tenant, RejectedTrigger(name, error.code, problems, asked, caller.principal, trace_id))
 
-    async def _start(self, caller: Caller, call: TriggerCall) -> Started:
+    async def _start(self, caller: Caller, call: TriggerCall, ended: Ended | None) -> Started:
         workflow = await self._chosen(caller.tenant, call)
         _check(workflow, call)
         now = self._clock.now()
@@ -118,10 +127,12 @@ class Triggering:
         if call.key is not None:
             new = replace(new, idempotency_key=call.key, request_digest=call.digest, key_expires_at=now + self._key_kept)
         begin = Begin(now, call.input, call.context, caller.principal, call.labels, call.trace_id)
+        entrusted = False
         try:
-            verdict = await self._starter.begin(id, workflow, caller.tenant, begin, new)
+            verdict = await self._starter.begin(id, workflow, caller.tenant, begin, new, ended=ended)
         except Overloaded:
             # No room here: written down, whichever node has room takes it.
+            entrusted = True
             verdict = await self._starter.entrust(id, workflow, caller.tenant, begin, new)
         if verdict.answer is Answer.DUPLICATE and verdict.existing is not None:
             if verdict.existing_digest != new.request_digest:
@@ -131,7 +142,7 @@ class Triggering:
             return Started(verdict.existing, workflow.id, workflow.version, call.trace_id, repeated=True)
         if verdict.answer is not Answer.APPLIED:
             raise InvalidInput(f"the instance cannot be stored: {verdict.message or verdict.answer}", code="not_storable")
-        return Started(id, workflow.id, workflow.version, call.trace_id)
+        return Started(id, workflow.id, workflow.version, call.trace_id, entrusted=entrusted)
 
     async def _chosen(self, tenant: str, call: TriggerCall) -> Workflow:
         if call.version is not None:

@@ -105,11 +105,8 @@ class Agiwo:
 
         Raises what `trigger` raises, and TimeoutError after `within` seconds (the instance goes on).
         """
-        id = await self.trigger(workflow, input, version=version)
-        async with asyncio.timeout(within):
-            async for _ in self.services.following.records(self._caller, id, 0):
-                continue
-        return await self.show(id)
+        call = TriggerCall(workflow, secrets.token_hex(16), {} if input is None else input, version=version)
+        return await self.services.running.to_end(self._caller, call, within)
 
     async def show(self, id: UUID) -> Mapping[str, Any]:
         """Everything about an instance. Raises NotFound."""
