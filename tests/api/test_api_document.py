@@ -66,7 +66,7 @@ async def test_every_route_stands_in_the_document_with_its_refusals(world: World
 async def address(world: World) -> AsyncIterator[str]:
     """Where the application listens."""
     server = uvicorn.Server(uvicorn.Config(world.app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
-    with socket.socket() as listening:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         running = asyncio.create_task(server.serve(sockets=[listening]))

@@ -19,7 +19,7 @@ from kit.api import World
 async def live(world: World) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application on a loopback socket."""
     server = uvicorn.Server(uvicorn.Config(world.app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
-    with socket.socket() as listening:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         running = asyncio.create_task(server.serve(sockets=[listening]))
