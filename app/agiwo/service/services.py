@@ -19,9 +19,9 @@ from agiwo.service.definitions import Catalog
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
 from agiwo.service.publish import Publishing
+from agiwo.service.running import Running
 from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, Cursors, Signer
-from agiwo.service.running import Running
 from agiwo.service.trigger import Triggering
 
 
