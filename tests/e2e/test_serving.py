@@ -114,3 +114,14 @@ def test_upgrade_of_a_fresh_and_of_a_present_database(empty_database: str) -> No
     second = agiwo("db", "upgrade", AGIWO_DATABASE_URL=empty_database)
     assert second.status == 0
     assert "already" in second.out
+
+
+def test_an_unknown_model_profile_is_refused_where_profiles_are_configured(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "asks.yaml"
+    path.write_text(
+        "workflow:\n  id: asks\n  version: '1'\n  steps:\n    - {id: a, type: llm_task, task_prompt: hi, llm: {profile: defualt}}\n"
+    )
+    service = start(AGIWO_LLM_BASE_URL="http://127.0.0.1:1/v1", AGIWO_LLM_MODEL="m")
+    done = service.call("publish", str(path))
+    assert done.status == 1
+    assert "defualt" in done.err and "default" in done.err

@@ -195,6 +195,8 @@ async def running(
         random=random,
         signer=signer,
         public_url=settings.url,
+        # A service without any model still takes definitions that need one: other nodes may have it.
+        models=world.profiles or None,
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(world.connections.close)
