@@ -25,6 +25,7 @@ from agiwo.api.app import create_app
 from agiwo.cli.screen import FAILED, NOT_REACHED, WRONG_USE, CommandEnds, tell
 from agiwo.clock import Clock, SystemClock
 from agiwo.console.page import approval_page
+from agiwo.engine.events import Observe
 from agiwo.ports.store import StoreUnavailable
 from agiwo.settings import Settings, SettingsRefused, load_settings, own_secret_key
 from agiwo.store.embedded import EmbeddedPostgres
@@ -39,8 +40,8 @@ from agiwo.wiring.toolbox import ToolsRefused, toolbox
 LAST_REQUESTS = 5
 
 
-def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, **given: Any) -> None:
-    """Serve until SIGINT or SIGTERM. Raises CommandEnds if it cannot begin, or cannot go on."""
+def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observe: Observe | None = None, **given: Any) -> None:
+    """Serve until SIGINT or SIGTERM; `observe` hears of all that the engine does. Raises CommandEnds if it cannot begin, or cannot go on."""
     try:
         settings = load_settings(config, **given)
         _check(settings, embedded, insecure_no_auth)
@@ -55,7 +56,7 @@ def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, **given: 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 world, url, key = runner.run(_prepared(settings, database, registry, clock))
-                runner.run(_serve(settings, url, key, world, log, clock, listener))
+                runner.run(_serve(settings, url, key, world, log, clock, listener, observe))
             except SettingsRefused as exc:
                 raise CommandEnds(WRONG_USE, exc.message) from None
             except EmbeddedPostgresError as exc:
@@ -130,10 +131,12 @@ async def _prepared(settings: Settings, database: EmbeddedPostgres | None, regis
     return world, url, key
 
 
-async def _serve(settings: Settings, url: str, key: str, world: World, log: Log, clock: Clock, listener: socket.socket) -> None:
+async def _serve(
+    settings: Settings, url: str, key: str, world: World, log: Log, clock: Clock, listener: socket.socket, observe: Observe | None
+) -> None:
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(postgres_storage(settings, url, clock, log))
-        parts = await stack.enter_async_context(running(settings, storage, world, key, log, clock=clock))
+        parts = await stack.enter_async_context(running(settings, storage, world, key, log, clock=clock, observe=observe))
         folder = settings.workflows_dir or Path("workflows")
         if folder.is_dir():
             await publish_files(parts.services, definitions_in(folder), settings.tenant, tell)
