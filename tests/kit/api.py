@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
 from agiwo.store.records import PostgresRecords
+from agiwo.toolkit import tool
 from agiwo.tools.builtin import standard_registry
 
 ECHO = """\
@@ -77,6 +79,21 @@ workflow:
             note: {type: string}
 """
 
+PAY = """\
+workflow:
+  id: pay
+  version: "1.0"
+  steps:
+    - {id: pay, type: tool_call, tool: test.pay, parameters: {amount: "{{ input.amount }}"}, timeout: 10ms, output_schema: {type: object}}
+  output: "{{ steps.pay.output }}"
+"""
+
+
+@tool(name="test.pay", description="pays, and never says whether it did", effect="write")
+async def never_says(amount: int) -> dict[str, Any]:
+    await asyncio.Event().wait()
+    return {"amount": amount}
+
 
 class Scripted:
     """A model that gives what the test says."""
@@ -122,6 +139,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
     pool = service_engine(database)
     store = PostgresStore(database)
     registry = standard_registry()
+    registry.register(never_says)
     records, queries = PostgresRecords(pool, clock), PostgresQueries(pool)
     catalog = Catalog(records, registry.contracts, clock)
     model = Scripted()
@@ -151,7 +169,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         for headers in ({"authorization": "Bearer secret-a"}, {"authorization": "Bearer secret-b"}, {})
     ]
     made = World(services, app, *clients, model, engine)
-    for text in (ECHO, REPORT, GATE):
+    for text in (ECHO, REPORT, GATE, PAY):
         await made.publish(text)
     yield made
     for client in clients:
