@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agiwo.definition.report import nearest
 from agiwo.definition.yaml_text import Place, locate, read_text
@@ -30,6 +30,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _OTHERS = ("AGIWO_CONFIG", "AGIWO_SERVER", "AGIWO_API_KEY", "AGIWO_PG_BIN", "AGIWO_PG_USER", "AGIWO_TEST_DATABASE_URL", "AGIWO_TRACEBACK")
 #: What Kubernetes puts into the environment beside a service called `agiwo`; it is nobody's setting.
 _SERVICE_LINKS = re.compile(r"AGIWO_(SERVICE_\w+|PORT_\d+_\w+)")
+#: And the one of them that has the name of a setting; only its value tells them apart.
+_PORT_LINK = re.compile(r"(tcp|udp|sctp)://.*")
 
 
 class SettingsRefused(InvalidInput):
@@ -187,6 +189,8 @@ def load_settings(config: Path | None = None, **given: Any) -> Settings:
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
+            if isinstance(env_settings, EnvSettingsSource) and _PORT_LINK.fullmatch(env_settings.env_vars.get("agiwo_port") or ""):
+                env_settings.env_vars = {name: value for name, value in env_settings.env_vars.items() if name != "agiwo_port"}
             return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=document)
 
     known = {name: value for name, value in given.items() if value is not None}

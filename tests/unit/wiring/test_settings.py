@@ -60,7 +60,12 @@ def test_every_mistake_of_a_file_is_named_with_line_and_column(tmp_path: Path) -
 def test_misspelt_variables_are_refused_and_those_of_kubernetes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGIWO_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("AGIWO_PORT_8700_TCP_ADDR", "10.0.0.1")
+    monkeypatch.setenv("AGIWO_PORT", "tcp://10.0.0.1:8700")
     assert load_settings().port == 8700
+    assert load_settings(port=8701).port == 8701
+    monkeypatch.setenv("AGIWO_PORT", "tcp:8700")
+    assert "AGIWO_PORT" in refused()
+    monkeypatch.delenv("AGIWO_PORT")
     monkeypatch.setenv("AGIWO_DATABSE_URL", "postgresql://h/d")
     assert "did you mean AGIWO_DATABASE_URL?" in refused()
 
