@@ -1,5 +1,5 @@
 # Every target sets up what it needs; a second run starts at once. ARGS goes to the command behind the target,
-# for example: make demo ARGS=--yes, or: make test ARGS="tests/unit -x".
+# for example: make demo ARGS=--yes, or: make test ARGS="tests/unit -x -n 0".
 SHELL := /bin/sh
 VENV ?= .venv
 ARGS ?=
@@ -22,7 +22,7 @@ demo-llm: $(DEMO)  ## the same with a small real language model (needs node 20 o
 	@scripts/local_llm.sh $(VENV)/bin/python -- $(VENV)/bin/agiwo demo $(ARGS)
 
 test: $(DEV)  ## run the tests
-	@$(VENV)/bin/python -m pytest $(ARGS)
+	@$(VENV)/bin/python -m pytest -n auto $(ARGS)
 
 lint: $(DEV)  ## style and common mistakes
 	@$(VENV)/bin/ruff check .
