@@ -9,6 +9,7 @@ from uuid import UUID
 import httpx
 import pytest
 
+from agiwo.console.page import pieces
 from agiwo.service.notices import LINK_KEPT, link_of, mail
 from agiwo.service.tokens import Link
 from kit.api import World
@@ -189,3 +190,38 @@ async def test_a_notice_becomes_a_mail_whose_link_works_for_its_recipient_alone(
     page = await world.anonymous.get(made["link"].removeprefix("http://agiwo.test"))
     assert "user:ann@example.com" in page.text
     assert link_of(body).expires_at == body["expires_at"] + LINK_KEPT
+
+
+TABLED = """\
+workflow:
+  id: tabled
+  version: "1.0"
+  steps:
+    - id: pay
+      type: tool_call
+      tool: debug.echo
+      parameters: {value: 1}
+      approval:
+        show: |
+          To: {{ input.to }}
+
+          {{ input.rows | table }}
+
+          A long sentence - with a dash -- or two.
+"""
+
+
+async def test_a_table_of_text_keeps_its_columns_and_prose_is_wrapped(world: World) -> None:
+    await world.publish(TABLED)
+    rows = [{"region": "<north>", "total": 12}, {"region": "south", "total": 7}]
+    _, path = await opened(world, "tabled", input={"to": "ann", "rows": rows})
+    page = (await world.anonymous.get(path)).text
+    table = "region   total\n-------  -----\n&lt;north&gt;     12\nsouth        7"
+    assert f'<div class="text">To: ann</div><pre class="table" tabindex="0">{table}</pre>' in page
+    assert '<div class="text">A long sentence - with a dash -- or two.</div>' in page
+    assert ".table { white-space: pre; overflow-x: auto;" in (await world.anonymous.get("/console/static/approval.css")).text
+
+
+@pytest.mark.parametrize("text", ["", "a", "\n\na\n", "Title\n---\nprose", "--  --", "--  --\na", "a\n\n--  --\nb", "a\r\nb"])
+def test_a_text_without_a_table_is_shown_as_it_is(text: str) -> None:
+    assert pieces(text) == [("prose", text)]

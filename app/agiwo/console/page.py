@@ -5,6 +5,7 @@ Opening it never decides. It knows the services and nothing of how anything is s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,27 @@ async def _style_sheet() -> Response:
     return Response(_STYLE, media_type="text/css", headers=headers)
 
 
+#: The line under the head of a text table, as the filter `table` writes it.
+_RULE = re.compile(r"-+(?:  -+)+")
+
+
+def pieces(text: str) -> list[tuple[str, str]]:
+    """A text cut into ("prose", lines) and ("table", lines): a table is a paragraph with a rule of dashes under its first line."""
+    out: list[tuple[str, str]] = []
+    for paragraph in re.split(r"(\n(?:[ \t]*\n)+)", text):
+        _, _, below = paragraph.strip("\n").partition("\n")
+        if _RULE.fullmatch(below.partition("\n")[0].rstrip()):
+            out.append(("table", paragraph.strip("\n")))
+        elif out and out[-1][0] == "prose":
+            out[-1] = ("prose", out[-1][1] + paragraph)
+        else:
+            out.append(("prose", paragraph))
+    if len(out) == 1:
+        return out
+    # Between a table and prose the page makes the space.
+    return [(kind, part.strip("\n")) for kind, part in out if part.strip("\n")]
+
+
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -66,6 +88,7 @@ def _environment() -> Environment:
         trim_blocks=True,
     )
     made.filters["json"] = encode
+    made.filters["pieces"] = pieces
     made.filters["moment"] = lambda text: f"{text[:10]} {text[11:16]} UTC"
     return made
 

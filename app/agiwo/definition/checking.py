@@ -74,7 +74,8 @@ def _with_parameters(steps: Sequence[Any], document: JSON) -> list[Any]:
         return list(steps)
     return [
         {**step, "parameters": whole["parameters"]} if isinstance(step, dict) and "parameters" in step else step
-        for step, whole in zip(steps, written, strict=False)
+        # What could not be used keeps its place among the sound steps, so that they pair with what was written.
+        for step, whole in zip(steps, written, strict=True)
     ]
 
 

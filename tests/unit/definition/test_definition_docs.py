@@ -13,6 +13,7 @@ from agiwo.definition.compiled import Kind
 from agiwo.definition.model import COMMON, REDUCERS, STEP
 from agiwo.errors import TREE
 from agiwo.template import FILTERS, FUNCTIONS, TESTS, Entry
+from agiwo.tools.builtin import standard_registry
 from kit.definitions import CONTRACTS
 
 ROOT = Path(__file__).parents[3]
@@ -78,3 +79,8 @@ def test_the_example_on_the_page_is_accepted() -> None:
     example = re.search(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.S)
     assert example is not None
     assert check(load(example[1]), CONTRACTS).problems == ()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "workflows").glob("*.yaml")), ids=lambda file: file.name)
+def test_what_is_shipped_has_neither_errors_nor_warnings(file: Path) -> None:
+    assert check(load(file.read_bytes()), standard_registry().contracts()).problems == ()

@@ -59,6 +59,15 @@ def test_an_id_that_looks_like_a_word_of_json_is_kept_as_text() -> None:
     assert result.workflow.body.steps[0].name == "true"
 
 
+def test_a_fault_before_a_step_gives_it_no_other_steps_parameters() -> None:
+    call = "{{id: {id}, type: tool_call, tool: mail.send, parameters: {{to: {to}, subject: s, body: b{more}}}}}"
+    a, c = call.format(id="a", to="1.10", more=""), call.format(id="c", to="x", more=', copies: "{{ steps.a.outptu }}"')
+    result = checked(f"steps:\n  - 5\n  - {a}\n  - {{id: b, type: wait, duration: x}}\n  - {c}\n")
+    assert [problem.pointer for problem in result.errors] == [
+        "/steps/0", "/steps/2/duration", "/steps/3/parameters/copies",
+    ]  # fmt: skip
+
+
 def test_a_text_parameter_keeps_the_text_as_written() -> None:
     result = checked("steps:\n  - {id: a, type: tool_call, tool: mail.send, parameters: {to: 1.10, subject: 1e3, body: true, copies: 2}}\n")
     assert result.errors == ()
