@@ -126,7 +126,8 @@ class Step:
     """One vertex of the graph.
 
     `index` is its number in its list, `arguments` what is rendered and frozen for a call (for a model step: `system_prompt` and
-    `task_prompt`), `timeout` the seconds of one attempt, `total_timeout` from first start to final, `max_iterations` how often jumps may run it.
+    `task_prompt`), `timeout` the seconds of one attempt, `total_timeout` from first start to final,
+    `max_iterations` how often jumps may run it.
     `definition` is the step as it was written, for digests and for showing.
     """
 
@@ -197,6 +198,7 @@ class StepList:
     number: Mapping[str, int]
     waiting_on: tuple[int, ...]  # by step: mask of the steps whose join has it as a source
     _coming: dict[tuple[int, int], int] = field(default_factory=dict, compare=False, repr=False)
+    _before: list[int] = field(default_factory=list, compare=False, repr=False)  # by step: mask of those from which an edge leads to it
 
     def __getitem__(self, id: str) -> Step:
         return self.steps[self.number[id]]
@@ -213,16 +215,19 @@ class StepList:
         return known
 
     def _leading_to(self, source: int, without: int) -> int:
-        back: dict[int, list[int]] = {}
-        for edge in self.edges:
-            back.setdefault(edge.target, []).append(edge.source)
-        mask = 1 << source
-        todo = [source]
-        while todo:
-            for before in back.get(todo.pop(), ()):
-                if before != without and not mask >> before & 1:
-                    mask |= 1 << before
-                    todo.append(before)
+        if not self._before:
+            self._before.extend([0] * len(self.steps))
+            for edge in self.edges:
+                self._before[edge.target] |= 1 << edge.source
+        mask = new = 1 << source
+        while new:
+            found = 0
+            while new:
+                low = new & -new
+                found |= self._before[low.bit_length() - 1]
+                new ^= low
+            new = found & ~mask & ~(1 << without)
+            mask |= new
         return mask
 
 

@@ -56,6 +56,8 @@ def snapshot(instance: Instance) -> dict[str, Any]:
         out["ending"] = {"status": str(e.status), "error": e.error, "by": e.by, "reason": e.reason, "output": e.output}
     if instance.finally_next:
         out["finally_next"] = instance.finally_next
+    if instance.halted:
+        out["halted"] = True
     if instance.not_run:
         out["not_run"] = dict(instance.not_run)
     return out
@@ -104,6 +106,7 @@ def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) 
         commits=data["commits"],
         ending=None if ending is None else Ending(**{**ending, "status": InstanceStatus(ending["status"])}),
         finally_next=data.get("finally_next", 0),
+        halted=data.get("halted", False),
         not_run=data.get("not_run", NOTHING),
     )
 

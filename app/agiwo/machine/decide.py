@@ -6,6 +6,7 @@ A report for an attempt that is not current, for an approval that is over, or fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from immutables import Map
@@ -14,7 +15,7 @@ from agiwo.definition.compiled import Step
 from agiwo.errors import Failure, StepError, TemplateError, ValueRefused, is_a
 from agiwo.ids import idempotency_key
 from agiwo.machine.commands import Decision, StartProbe, StopAttempt
-from agiwo.machine.ending import begin_end, bring_to_rest, cancelled
+from agiwo.machine.ending import TOTAL_TIMEOUT, begin_end, bring_to_rest, cancelled, resting
 from agiwo.machine.flow import advance
 from agiwo.machine.gates import ask, decide_gate, expire, is_asked
 from agiwo.machine.reducers import initial
@@ -34,8 +35,8 @@ from agiwo.machine.reports import (
     TimerDue,
 )
 from agiwo.machine.retry import delay_before_next
-from agiwo.machine.settle import TOTAL_TIMEOUT, fail, failure_target, plain, succeed
-from agiwo.machine.start import start_attempt
+from agiwo.machine.settle import fail, failure_target, output_misfit, plain, succeed
+from agiwo.machine.start import approved, start_attempt
 from agiwo.machine.state import Instance, InstanceStatus, Phase, Run, StepStatus
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
@@ -140,15 +141,12 @@ def produce(work: Work, run: Run, step: Step, result: Any, *, model: Any = None,
     except ValueRefused as exc:
         fail(work, run, step, Failure("ValidationError", f"the result cannot be stored: {exc} (at {exc.pointer or '/'})"), calls=calls)
         return
-    if step.output_schema is not None and (problems := step.output_schema.problems(result)):
-        details = {"reason": "schema", "problems": [p.to_json() for p in problems[:5]]}
-        message = f"the result does not fit output_schema: {problems[0].message}"
-        fail(work, run, step, Failure("OutputInvalid", message, details=details), calls=calls, evidence={"result": result})
+    if (misfit := output_misfit(step, result)) is not None:
+        fail(work, run, step, misfit, calls=calls, evidence={"result": result})
         return
     gate = step.gate
-    resting = work.instance.phase is Phase.SETTLING or run.stopping is not None
     try:
-        if gate is not None and not resting and is_asked(work, run, step, "after", result=result):
+        if gate is not None and not resting(work, run) and is_asked(work, run, step, "after", result=result):
             held: dict[str, Any] = {"held": result}
             if model is not None:
                 held["model"] = model
@@ -164,8 +162,8 @@ def produce(work: Work, run: Run, step: Step, result: Any, *, model: Any = None,
 
 def _failed(work: Work, run: Run, step: Step, outcome: Failed) -> None:
     failure = outcome.failure
-    if run.stopping is not None and run.stopping != TOTAL_TIMEOUT:
-        cancelled(work, run, step.effect)
+    if run.stopping not in (None, TOTAL_TIMEOUT):
+        cancelled(work, run, step.effect, certain=not _is_unknown(step, failure))
         return
     if _is_unknown(step, failure):
         _unknown(work, run, step, failure, calls=outcome.calls)
@@ -178,7 +176,7 @@ def _failed(work: Work, run: Run, step: Step, outcome: Failed) -> None:
 
 def _again_or_fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = None) -> None:
     delay = None
-    if work.instance.phase is not Phase.SETTLING:
+    if not resting(work, run):
         delay = delay_before_next(work.instance, run, step, failure, work.draw)
     if delay is None:
         fail(work, run, step, failure, calls=calls)
@@ -187,7 +185,7 @@ def _again_or_fail(work: Work, run: Run, step: Step, failure: Failure, *, calls:
     total = work.instance.timers.get((run.path, "total"))
     if total is not None and due >= total:
         late = f"{failure.message} (the next try in {delay:g} s would come after total_timeout)"
-        fail(work, run, step, Failure(failure.type, late, status=failure.status, details=failure.details), calls=calls)
+        fail(work, run, step, replace(failure, message=late), calls=calls)
         return
     data: dict[str, Any] = {"error": failure.to_json(), "delay": delay, "timers": {"retry": due}}
     if calls is not None:
@@ -210,7 +208,7 @@ def _not_begun(work: Work, run: Run, step: Step) -> None:
     """Nothing was sent, so even an unsafe call is simply made by the next node; it counts as no try."""
     if run.stopping == TOTAL_TIMEOUT:
         fail(work, run, step, _total_timeout(step, Failure("NodeLost", "the call was not made", not_done=True)))
-    elif run.stopping is not None or work.instance.phase is Phase.SETTLING:
+    elif resting(work, run):
         work.emit("step.cancelled", run.path, {"reason": run.stopping or "not begun, and the instance is ending"}, attempt=run.attempt)
     else:
         data = {"reason": "handed back by a stopping node", "tries": run.tries - 1, "timers": {"retry": work.at}}
@@ -235,7 +233,7 @@ def _is_unknown(step: Step, failure: Failure) -> bool:
 def _unknown(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = None) -> None:
     unknown = Failure("UnknownOutcome", f"the call may have been done: {failure.message}", cause=failure.to_json())
     probe = step.contract is not None and step.contract.reconcile
-    if not probe and failure_target(step, "UnknownOutcome", work.instance.phase) is not None:
+    if not probe and _leads_on(work, run, step):
         fail(work, run, step, unknown, calls=calls)
         return
     data: dict[str, Any] = {"error": {**unknown.to_json(), "step": step.id, "path": run.path}, "probing": probe}
@@ -244,6 +242,11 @@ def _unknown(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any =
     work.emit("step.unknown", run.path, data, attempt=run.attempt)
     if probe:
         _order_probe(work, work.run(run.path), step)
+
+
+def _leads_on(work: Work, run: Run, step: Step) -> bool:
+    """Whether a route takes the doubt; while an instance comes to rest no route is taken, and the probe or a person says."""
+    return not resting(work, run) and failure_target(step, "UnknownOutcome") is not None
 
 
 def _order_probe(work: Work, run: Run, step: Step) -> None:
@@ -264,14 +267,15 @@ def _attempt_lost(work: Work, report: AttemptLost) -> None:
     if run.status is not StepStatus.RUNNING:
         return
     lost = Failure("NodeLost", "the node that made this call is gone")
-    if run.stopping is not None and run.stopping != TOTAL_TIMEOUT:
+    if run.stopping not in (None, TOTAL_TIMEOUT):
         cancelled(work, run, step.effect)
     elif not step.effect.safe_to_repeat:
         _unknown(work, run, step, lost)
     elif run.stopping == TOTAL_TIMEOUT:
         fail(work, run, step, _total_timeout(step, lost))
     elif run.deaths >= MAX_DEATHS:
-        fail(work, run, step, Failure("NodeLost", f"{run.deaths + 1} nodes were lost during this call"))
+        # Whatever kills a node each time is for a person to look at: done, not done and try again, or cancel.
+        _unknown(work, run, step, Failure("NodeLost", f"{run.deaths + 1} nodes were lost during it, and it is not made again by itself"))
     else:
         start_attempt(work, run, step, lost=True)
 
@@ -290,7 +294,7 @@ def _probe_ended(work: Work, report: ProbeEnded) -> None:
     elif report.answer == "unavailable":
         work.emit("step.probed", run.path, {"answer": "unavailable"})
         run = work.run(run.path)
-        if failure_target(step, "UnknownOutcome", work.instance.phase) is not None:
+        if _leads_on(work, run, step):
             fail(work, run, step, Failure.from_json(dict(run.error or {"type": "UnknownOutcome", "message": ""})))
     else:
         work.emit("step.probed", run.path, {"answer": report.answer, "timers": {"probe": work.at + PROBE_AGAIN}})
@@ -299,8 +303,10 @@ def _probe_ended(work: Work, report: ProbeEnded) -> None:
 def _not_done(work: Work, run: Run, step: Step) -> None:
     """Nothing happened outside: a call whose node died is simply made again, one that failed goes by its retry policy."""
     cause = dict((run.error or {}).get("cause") or {})
-    if work.instance.phase is Phase.SETTLING:
+    if resting(work, run):
         work.emit("step.cancelled", run.path, {"reason": "not done, and the instance is ending"})
+    elif run.stopping == TOTAL_TIMEOUT:
+        fail(work, run, step, _total_timeout(step, Failure("Timeout", "stopped, and not done")))
     elif cause.get("type") == "NodeLost" and run.deaths < MAX_DEATHS:
         start_attempt(work, run, step, lost=True)
     else:
@@ -318,7 +324,7 @@ def _outcome_decided(work: Work, report: OutcomeDecided) -> None:
     run = work.run(run.path)
     if report.done:
         produce(work, run, step, report.result, by=report.by)
-    elif work.instance.phase is Phase.SETTLING:
+    elif resting(work, run):
         work.emit("step.cancelled", run.path, {"reason": f"{report.by}: not done"})
     else:
         start_attempt(work, run, step, lost=True)
@@ -339,8 +345,8 @@ def _timer_due(work: Work, report: TimerDue) -> None:
             _workflow_timeout(work)
         else:
             error = {"type": "Timeout", "message": f"not done within handler_timeout of {work.instance.workflow.handler_timeout:g} s"}
-            work.emit("instance.handler_failed", data={"error": error, "stop": True})
             work.todo.clear()
+            work.emit("instance.handler_failed", data={"error": error, "stop": True})
             bring_to_rest(work, "handler_timeout", stop=True)
 
 
@@ -387,8 +393,7 @@ def _workflow_timeout(work: Work) -> None:
 def _approval_decided(work: Work, report: ApprovalDecided) -> None:
     allowed = decide_gate(work, report)
     if allowed is not None:
-        run, step = allowed
-        start_attempt(work, run, step)
+        approved(work, *allowed)
 
 
 def _cancel_asked(work: Work, report: CancelAsked) -> None:

@@ -13,6 +13,15 @@ from agiwo.machine.commands import CloseApproval, StopAttempt
 from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus
 from agiwo.machine.work import Work
 
+#: Why a call is being stopped that has used up its step's `total_timeout`; every other reason means that its instance comes to rest.
+TOTAL_TIMEOUT = "total_timeout"
+
+
+def resting(work: Work, run: Run) -> bool:
+    """Whether nothing may follow from `run`: an end is decided, or its handler is over, or it was told to stop."""
+    instance = work.instance
+    return instance.phase is Phase.SETTLING or instance.halted or run.stopping not in (None, TOTAL_TIMEOUT)
+
 
 def begin_end(
     work: Work,
@@ -39,9 +48,10 @@ def bring_to_rest(work: Work, reason: str, *, stop: bool) -> None:
     """Cancel everything that waits and, with `stop`, ask every running call to stop."""
     for run in work.instance.live_runs():
         if run.status is StepStatus.RUNNING:
-            if stop and run.stopping is None:
+            if stop and run.stopping in (None, TOTAL_TIMEOUT):
                 work.emit("step.stopping", run.path, {"reason": reason}, attempt=run.attempt)
-                work.order(StopAttempt(run.path, run.attempt, reason))
+                if run.stopping is None:
+                    work.order(StopAttempt(run.path, run.attempt, reason))
         elif run.status is StepStatus.UNKNOWN:
             # Its call may have had its effect. A failing instance waits for the probe or the person; only a cancel leaves it so.
             if stop:
@@ -52,10 +62,10 @@ def bring_to_rest(work: Work, reason: str, *, stop: bool) -> None:
             work.emit("step.cancelled", run.path, {"reason": reason})
 
 
-def cancelled(work: Work, run: Run, effect: Effect) -> None:
-    """A call that was told to stop has stopped, or was lost while it was stopping."""
+def cancelled(work: Work, run: Run, effect: Effect, *, certain: bool = False) -> None:
+    """A call that was told to stop has stopped, or was lost while it was stopping; `certain` if it is known what became of it."""
     data: dict[str, Any] = {"reason": run.stopping or "cancelled"}
-    if not effect.safe_to_repeat:
+    if not effect.safe_to_repeat and not certain:
         data["outcome"] = "unknown"
     work.emit("step.cancelled", run.path, data, attempt=run.attempt)
 

@@ -165,6 +165,7 @@ def _started(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
         secrets=data.get("secrets", run.secrets),
         digest=data.get("digest", run.digest),
         probing=False,
+        stopping=None,
         reason=None,
     )
 
@@ -306,19 +307,22 @@ def _instance_ending(instance: Instance, record: Record, data: Mapping[str, Any]
 
 def _instance_handling(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     timers = instance.timers.set(("", "handlers"), data["due"])
-    return instance._replace(phase=Phase.HANDLING, status=InstanceStatus.RUNNING, timers=timers)
+    scope = instance.scope._replace(jumps=(), open=0)  # what came to rest may have opened joins of the body
+    return instance._replace(phase=Phase.HANDLING, status=InstanceStatus.RUNNING, timers=timers, scope=scope)
 
 
 def _instance_finally(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     timers = instance.timers.set(("", "handlers"), data["due"])
     scope = instance.scope._replace(jumps=(), open=0)
-    return instance._replace(phase=Phase.FINALLY, status=InstanceStatus.RUNNING, timers=timers, scope=scope, finally_next=data["next"])
+    running = instance._replace(phase=Phase.FINALLY, status=InstanceStatus.RUNNING, halted=False)
+    return running._replace(timers=timers, scope=scope, finally_next=data["next"])
 
 
 def _instance_resolved(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
-    ending = instance.ending or Ending(InstanceStatus.SUCCESS)
-    scope = instance.scope._replace(jumps=(), open=0)
-    return instance._replace(ending=replace(ending, status=InstanceStatus(data["status"]), output=data.get("output")), scope=scope)
+    ending = instance.ending
+    if ending is not None and "status" in data:
+        ending = replace(ending, status=InstanceStatus(data["status"]), output=data.get("output"))
+    return instance._replace(ending=ending, halted=True)
 
 
 def _instance_noted(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
@@ -326,10 +330,8 @@ def _instance_noted(instance: Instance, record: Record, data: Mapping[str, Any])
 
 
 def _instance_handler_failed(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
-    if not data.get("stop"):
-        return instance
-    scope = instance.scope._replace(jumps=(), open=0)
-    return instance._replace(timers=instance.timers.delete(("", "handlers")), scope=scope)
+    timers = instance.timers.delete(("", "handlers")) if data.get("stop") else instance.timers
+    return instance._replace(timers=timers, halted=True)
 
 
 def _instance_ended(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:

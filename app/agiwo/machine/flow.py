@@ -21,7 +21,7 @@ def advance(work: Work) -> None:
     while not work.instance.ended:
         if work.todo:
             activate(work, work.todo.popleft())
-        elif work.instance.phase is not Phase.SETTLING and (_waiting_jump(work) or _open_join(work)):
+        elif work.instance.phase is not Phase.SETTLING and not work.instance.halted and (_waiting_jump(work) or _open_join(work)):
             continue
         elif work.instance.scope.live:
             return
@@ -36,7 +36,7 @@ def _waiting_jump(work: Work) -> bool:
     scope = work.instance.scope
     for jump in scope.jumps:
         if not scope.live >> jump.target & 1:
-            activate(work, Activation(jump.target, jump.cause, jumped=True))
+            activate(work, Activation(jump.target, jump.cause, waited=True))
             return True
     return False
 
@@ -83,15 +83,17 @@ def _lacking(work: Work, step: Step) -> int | None:
     scope = work.instance.scope
     join = step.join
     assert join is not None
+    if scope.live & join.mask:
+        return None
     used = scope.counted.get(step.index)
     coming = scope.live
     for jump in scope.jumps:
         coming |= 1 << jump.target
     lacking = 0
     for position, source in enumerate(join.sources):
-        if not scope.live >> source & 1 and scope.latest.get(source, 0) > (used[position] if used else 0):
+        if scope.latest.get(source, 0) > (used[position] if used else 0):
             continue
-        if coming & work.instance.workflow.body.leading_to(source, step.index):
+        if coming and coming & work.instance.workflow.body.leading_to(source, step.index):
             return None
         lacking |= 1 << source
     return lacking

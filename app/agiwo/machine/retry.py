@@ -1,7 +1,7 @@
 """Whether a failed attempt is followed by another, and when: LANGUAGE 5, "Retry".
 
-Pure: the random draw is given. The formula: delay x backoff^(tries - 1), at most `max_delay`, plus jitter x draw of that;
-`Retry-After` is a floor.
+Pure: the random draw is given. The formula: delay x backoff^(tries - 1), at most `max_delay`, at least `Retry-After`; plus jitter x draw
+of that (of no more than `max_delay`), so that those who were told to come back at one time do not come at one time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from agiwo.machine.view import scope_of
 
 #: An unsafe call that provably did nothing may be tried again this often, although its policy says one attempt.
 NOT_DONE_TRIES = 3
+#: Seconds; a longer wait is no wait any more, and no clock could hold it.
+LONGEST_DELAY = 10 * 366 * 86400.0
 
 
 def delay_before_next(instance: Instance, run: Run, step: Step, failure: Failure, draw: float) -> float | None:
@@ -48,5 +50,6 @@ def delay_of(policy: Retry, tries: int, draw: float, floor: float | None = None)
     delay = policy.delay * policy.backoff ** min(tries - 1, 64)
     if policy.max_delay is not None:
         delay = min(delay, policy.max_delay)
-    delay += policy.jitter * draw * delay
-    return max(delay, floor or 0.0)
+    delay = max(delay, floor or 0.0)
+    spread = delay if policy.max_delay is None else min(delay, policy.max_delay)
+    return min(delay + policy.jitter * draw * spread, LONGEST_DELAY)

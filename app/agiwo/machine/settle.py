@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agiwo.definition.compiled import Route, Step, Target, Word
+from agiwo.definition.compiled import Kind, Route, Step, Target, Word
 from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused, canonical_type, is_a
-from agiwo.machine.ending import begin_end, in_handlers
-from agiwo.machine.reducers import ABSENT, reduce
-from agiwo.machine.state import InstanceStatus, Phase, Run, Settled, StepStatus
-from agiwo.machine.view import present_values, scope_of
+from agiwo.machine.ending import begin_end, bring_to_rest, in_handlers, resting
+from agiwo.machine.reducers import fold
+from agiwo.machine.state import InstanceStatus, Run, Settled, StepStatus, Write
+from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
 from agiwo.template import Absent, Expression, Scope, ValueTemplate
 from agiwo.values import check, kind_of, shown
@@ -50,6 +50,9 @@ def truth(expression: Expression, scope: Scope, what: str) -> bool:
 
 def succeed(work: Work, run: Run, step: Step, result: Any, *, model: Any = None, calls: Any = None, by: str | None = None) -> None:
     """Settle `run` with `result` as what its call gave: output, writes and route are evaluated first, and any of them may fail the step."""
+    if step.kind not in (Kind.TOOL_CALL, Kind.LLM_TASK) and (misfit := output_misfit(step, result)) is not None:
+        fail(work, run, step, misfit)
+        return
     try:
         output, writes, chosen = _evaluate(work, run, step, result, model)
     except (TemplateError, ValidationError, NoMatch) as exc:
@@ -57,12 +60,20 @@ def succeed(work: Work, run: Run, step: Step, result: Any, *, model: Any = None,
         fail(work, run, step, failure, calls=calls)
         return
     _record_success(work, run, step, output, writes, chosen, model=model, calls=calls, by=by)
-    if work.instance.phase is Phase.SETTLING or run.stopping is not None:
+    if resting(work, run):
         return
     if chosen is not None:
         follow(work, run, step, chosen[1], run.cause)
     elif step.on_success is not None:
         follow(work, run, step, step.on_success, run.cause)
+
+
+def output_misfit(step: Step, result: Any) -> Failure | None:
+    """Why a result does not fit the step's `output_schema`; None if it does."""
+    if step.output_schema is None or not (problems := step.output_schema.problems(result)):
+        return None
+    details = {"reason": "schema", "problems": [p.to_json() for p in problems[:5]]}
+    return Failure("OutputInvalid", f"the result does not fit output_schema: {problems[0].message}", details=details)
 
 
 def _evaluate(
@@ -78,7 +89,7 @@ def _evaluate(
     if step.writes:
         scope = scope_of(work.instance, candidate, result=result)
         for key, template in step.writes:
-            writes.append((key, _written(work, key, plain(template, scope, f"writes.{key}"))))
+            writes.append((key, _written(work, run, key, plain(template, scope, f"writes.{key}"))))
     chosen = None
     if step.route is not None:
         chosen = choose(step.route, scope_of(work.instance, candidate, result=result))
@@ -92,11 +103,14 @@ def _keepable(value: Any, what: str) -> None:
         raise ValidationError(f"{what}{exc.pointer}: {exc}") from None
 
 
-def _written(work: Work, key: str, value: Any) -> Any:
-    """A write, checked: the value that the key then has must fit the key's schema."""
+def _written(work: Work, run: Run, key: str, value: Any) -> Any:
+    """A write, checked in its place among those that it meets: the value that the key then has must fit the key's schema."""
     _keepable(value, key)
-    declared = work.instance.workflow.state.get(key)
-    after = reduce(declared, present_values(work.instance).get(key, ABSENT), value)
+    instance = work.instance
+    declared = instance.workflow.state.get(key)
+    beside = [write for write in instance.unfolded if write.key == key]
+    after = fold(instance.workflow.state, instance.values, [*beside, Write(key, value, run.step, run.iteration)])[key]
+    _keepable(after, f"state.{key}")
     if declared is not None and declared.schema is not None:
         problems = declared.schema.problems(after)
         if problems:
@@ -135,7 +149,7 @@ def counted(work: Work, step: Step) -> list[int]:
     out: list[int] = []
     for source in join.sources if join is not None else ():
         latest = scope.latest.get(source, 0)
-        if not scope.live >> source & 1 and scope.live & work.instance.workflow.body.leading_to(source, step.index):
+        if not scope.live >> source & 1 and scope.live and scope.live & work.instance.workflow.body.leading_to(source, step.index):
             latest += 1
         out.append(latest)
     return out
@@ -169,11 +183,15 @@ def choose(route: Route, scope: Scope) -> tuple[dict[str, Any], Target]:
 
 def follow(work: Work, run: Run, step: Step, target: Target, cause: str | None) -> None:
     """Start what a route names. A jump along an edge that the target depends on anyway is left to the join."""
+    if target.word is Word.FAIL:
+        error = {"type": "ToolError", "message": f"{step.id} leads to `fail`", "step": step.id, "path": run.path}
+        _unhandled(work, run, error)
+        return
     for index in target.steps:
         join = work.step(index).join
         if join is not None and not work.step(index).in_row and join.mask >> step.index & 1:
             continue
-        work.todo.append(Activation(index, cause, jumped=True))
+        work.todo.append(Activation(index, cause))
 
 
 def after_skip(work: Work, run: Run, step: Step) -> None:
@@ -195,24 +213,21 @@ def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = Non
     if run.cause is not None and (before := work.instance.runs.get(run.cause)) is not None and before.error is not None:
         error["cause"] = {k: v for k, v in before.error.items() if k != "cause"}
     target = None
-    if work.instance.phase is not Phase.SETTLING and run.stopping in (None, TOTAL_TIMEOUT) and not unhandled:
-        target = failure_target(step, failure.type, work.instance.phase)
-    settled, passes, taken = _taken(work, step, target)
+    if not unhandled and not resting(work, run):
+        target = failure_target(step, failure.type)
+    settled, passes, taken = (Settled.FAILED, False, None) if unhandled else _taken(work, step, target)
     data: dict[str, Any] = {"error": error, "settled": str(settled), "passes": passes or None, "taken": taken}
     data.update(calls=calls, evidence=evidence)
     data = {name: value for name, value in data.items() if value is not None}
     work.emit("step.failed", run.path, data, attempt=run.attempt or None)
-    if work.instance.phase is Phase.SETTLING:
+    if resting(work, run):
         return
     if taken is None:
         _unhandled(work, run, error)
     elif taken == "continue":
-        _go_on(work, run, step)
+        _go_on(work, run, step, failure)
     elif target is not None and target.steps:
         follow(work, run, step, target, run.path)
-
-
-TOTAL_TIMEOUT = "total_timeout"
 
 
 def _taken(work: Work, step: Step, target: Target | None) -> tuple[Settled, bool, str | None]:
@@ -241,7 +256,7 @@ def _waiting(work: Work, step: Step) -> list[Step]:
     return out
 
 
-def failure_target(step: Step, type: str, phase: Phase) -> Target | None:
+def failure_target(step: Step, type: str) -> Target | None:
     """The first route that takes a failure of this type; a call with an unknown outcome is taken only by a route that names it."""
     type = canonical_type(type)
     gate = step.gate
@@ -263,22 +278,27 @@ def failure_target(step: Step, type: str, phase: Phase) -> Target | None:
     return None
 
 
-def _go_on(work: Work, run: Run, step: Step) -> None:
-    """`continue`: as after success, though there is no output for a route to look at."""
+def _go_on(work: Work, run: Run, step: Step, failure: Failure) -> None:
+    """`continue`: as after success, though a route has no output to look at; where it was the route that failed, the path is complete."""
     if step.route is not None:
-        try:
-            evidence, target = choose(step.route, scope_of(work.instance, run))
-        except (NoMatch, TemplateError) as exc:
-            _unhandled(work, run, {"type": "NoMatchingCase", "message": str(exc), "step": step.id, "path": run.path})
+        if failure.type == "NoMatchingCase":
             return
-        follow(work, run, step, target, run.path)
+        try:
+            _, target = choose(step.route, scope_of(work.instance, run))
+        except (NoMatch, TemplateError) as exc:
+            type = "TemplateError" if isinstance(exc, TemplateError) else "NoMatchingCase"
+            _unhandled(work, run, {"type": type, "message": str(exc), "step": step.id, "path": run.path})
+            return
+        follow(work, run, step, target, run.cause)
     elif step.on_success is not None:
         follow(work, run, step, step.on_success, run.cause)
 
 
 def _unhandled(work: Work, run: Run, error: Mapping[str, Any]) -> None:
     if in_handlers(work):
-        # A handler's own failure never hides the first error.
+        # A handler's own failure never hides the first error; what runs beside it comes to rest, as in the body.
+        work.todo.clear()
         work.emit("instance.handler_failed", data={"error": error})
+        bring_to_rest(work, f"step {run.path} failed", stop=False)
         return
     begin_end(work, InstanceStatus.FAILED, error=error, by=run.path, reason=f"step {run.path} failed")

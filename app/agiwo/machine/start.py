@@ -10,17 +10,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from agiwo.definition.compiled import Kind, Step
+from agiwo.definition.compiled import Kind, Step, Word
 from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused
 from agiwo.ids import idempotency_key
 from agiwo.machine.commands import StartAttempt
-from agiwo.machine.ending import begin_end
+from agiwo.machine.ending import begin_end, bring_to_rest
 from agiwo.machine.gates import ask, is_asked
 from agiwo.machine.settle import after_skip, counted, fail, plain, succeed, truth
 from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus, run_path
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
-from agiwo.template import Absent, Expression, Scope, path_text
+from agiwo.template import Absent, Expression, Scope, ValueTemplate, path_text
 from agiwo.template.absent import is_namespace, step_into
 from agiwo.values import check, digest, shown
 
@@ -52,7 +52,7 @@ def _opening(work: Work, step: Step, activation: Activation) -> dict[str, Any]:
         data["counted"] = counted(work, step)
     if activation.cause is not None:
         data["cause"] = activation.cause
-    if activation.jumped and any(jump.target == step.index for jump in work.instance.scope.jumps):
+    if activation.waited:
         data["jumped"] = True
     return data
 
@@ -62,7 +62,7 @@ def _begin(work: Work, run: Run, step: Step) -> None:
     if step.when is not None and not truth(step.when, scope, "when"):
         evidence = {"expression": step.when.source, "values": operands(step.when, scope)}
         data: dict[str, Any] = {"reason": "when", "evidence": evidence}
-        if step.in_row and step.on_skip is None:
+        if step.in_row and (step.on_skip is None or step.on_skip.word is Word.NEXT):
             data["passes"] = True
         work.emit("step.skipped", run.path, data)
         after_skip(work, work.run(run.path), step)
@@ -71,7 +71,21 @@ def _begin(work: Work, run: Run, step: Step) -> None:
         evidence = {"expression": step.guard.source, "values": operands(step.guard, scope)}
         fail(work, run, step, Failure("GuardFailed", f"the guard {step.guard.source!r} does not hold"), evidence=evidence)
         return
+    if step.kind in _QUIET and step.gate is not None and is_asked(work, run, step, "before"):
+        ask(work, run, step, step.gate, {}, {})
+        return
     _KINDS[step.kind](work, run, step, scope)
+
+
+def approved(work: Work, run: Run, step: Step) -> None:
+    """A person has let the step begin: make its call, or do what a step without one does."""
+    if step.kind not in _QUIET:
+        start_attempt(work, run, step)
+        return
+    try:
+        _KINDS[step.kind](work, run, step, scope_of(work.instance, run))
+    except (TemplateError, ValidationError) as exc:
+        fail(work, run, step, exc.failure())
 
 
 def operands(expression: Expression, scope: Scope) -> dict[str, Any]:
@@ -148,7 +162,8 @@ def start_attempt(work: Work, run: Run, step: Step, frozen: Mapping[str, Any] | 
     else:
         data["tries"] = run.tries + 1
     if step.total_timeout is not None and (run.path, "total") not in work.instance.timers:
-        data["timers"] = {"total": (run.first_attempt_at or work.at) + step.total_timeout}
+        # The first try, or the one after a doubt was settled: the time in which a person had to say what happened does not count.
+        data["timers"] = {"total": work.at + step.total_timeout}
     work.emit("step.started", run.path, data, attempt=attempt)
     run = work.run(run.path)
     work.order(
@@ -201,15 +216,26 @@ def _at_once(work: Work, run: Run, step: Step, scope: Scope) -> None:
 
 
 def _end(work: Work, run: Run, step: Step, scope: Scope) -> None:
-    output = plain(step.output, scope, "output") if step.output is not None else None
+    template = step.output
+    if template is None and step.end_status == InstanceStatus.SUCCESS:
+        template = work.instance.workflow.output
+    output = _final_output(template, scope, own=step.output is not None) if template is not None else None
     succeed(work, run, replace(step, output=None), None)
     if work.instance.phase is Phase.BODY:
         status = InstanceStatus(step.end_status)
         error = {"type": "ToolError", "message": f"ended by {step.id}", "step": step.id} if status is InstanceStatus.FAILED else None
         begin_end(work, status, reason=f"ended by {run.path}", by=run.path, output=output, error=error, stop=True)
-    elif work.instance.phase is Phase.HANDLING:
-        work.todo.clear()
-        work.emit("instance.resolved", data={"status": step.end_status, "output": output}, by=run.path)
+        return
+    # In a handler: it is over, and an error_handler has said how the instance ends.
+    work.todo.clear()
+    handling = work.instance.phase is Phase.HANDLING
+    work.emit("instance.resolved", data={"status": step.end_status, "output": output} if handling else {}, by=run.path)
+    bring_to_rest(work, f"ended by {run.path}", stop=True)
+
+
+def _final_output(template: ValueTemplate, scope: Scope, *, own: bool) -> Any:
+    """The step's own `output`, else the workflow's, in which what is not there gives null."""
+    return plain(template, scope, "output") if own else template.render(scope, open_as_null=True).value
 
 
 def _fail(work: Work, run: Run, step: Step, scope: Scope) -> None:
@@ -222,6 +248,8 @@ def _fail(work: Work, run: Run, step: Step, scope: Scope) -> None:
     fail(work, run, step, Failure(str(type), str(message), details=details), unhandled=True)
 
 
+#: Kinds that make no call, though a person may be asked before them.
+_QUIET = frozenset({Kind.WAIT, Kind.SET, Kind.BRANCH})
 _KINDS = {
     Kind.TOOL_CALL: _call,
     Kind.LLM_TASK: _call,

@@ -189,6 +189,7 @@ class Instance(NamedTuple):
     commits: int = 0
     ending: Ending | None = None
     finally_next: int = 0
+    halted: bool = False  # the handler under way is over: what is live comes to rest, nothing new starts
     not_run: Mapping[str, str] = NOTHING
 
     @property

@@ -1,6 +1,6 @@
 """The state machine's one address: which record may move a step, or an instance, from which states to which.
 
-`evolve` refuses what does not stand here, and the diagram in docs/architecture.md is drawn from these tables.
+`evolve` refuses what does not stand here, and the diagram in docs/machine.md is drawn from these tables.
 A step that has no run yet is PENDING; a record that is listed with no target leaves the status as it is.
 """
 
@@ -17,7 +17,7 @@ LIVE = frozenset({S.QUEUED, S.RUNNING, S.RETRYING, S.WAITING, S.WAITING_FOR_APPR
 #: record type -> (states that it may find, the state that it leaves; None: the same)
 STEP: Mapping[str, tuple[frozenset[S], S | None]] = {
     "step.started": (frozenset({S.PENDING, S.RUNNING, S.RETRYING, S.WAITING_FOR_APPROVAL, S.UNKNOWN}), S.RUNNING),
-    "step.waiting": (frozenset({S.PENDING}), S.WAITING),
+    "step.waiting": (frozenset({S.PENDING, S.WAITING_FOR_APPROVAL}), S.WAITING),
     "step.approval_asked": (frozenset({S.PENDING, S.RUNNING, S.UNKNOWN, S.WAITING_FOR_APPROVAL}), S.WAITING_FOR_APPROVAL),
     "step.approval_decided": (frozenset({S.WAITING_FOR_APPROVAL}), None),
     "step.retrying": (frozenset({S.RUNNING, S.UNKNOWN}), S.RETRYING),
@@ -38,7 +38,7 @@ INSTANCE: Mapping[str, tuple[frozenset[P], P | None]] = {
     "instance.ending": (frozenset({P.BODY}), P.SETTLING),
     "instance.handling": (frozenset({P.SETTLING}), P.HANDLING),
     "instance.finally": (frozenset({P.SETTLING, P.HANDLING, P.FINALLY}), P.FINALLY),
-    "instance.resolved": (frozenset({P.HANDLING}), P.HANDLING),
+    "instance.resolved": (frozenset({P.HANDLING, P.FINALLY}), None),
     "instance.cancel_asked": (frozenset({P.BODY, P.SETTLING, P.HANDLING, P.FINALLY}), None),
     "instance.handler_failed": (frozenset({P.HANDLING, P.FINALLY}), None),
     "instance.ended": (frozenset({P.BODY, P.SETTLING, P.HANDLING, P.FINALLY}), P.ENDED),

@@ -138,16 +138,15 @@ def scope_of(instance: Instance, run: Run | None = None, **more: Any) -> dict[st
         "instance": InstanceView(instance),
         **more,
     }
-    error = _error_seen(instance, run)
+    error = _error_seen(instance, run) if "error" not in more else None
     if error is not None:
         scope["error"] = error
     return scope
 
 
 def _error_seen(instance: Instance, run: Run | None) -> Mapping[str, Any] | None:
-    if run is not None and run.cause is not None and (cause := instance.runs.get(run.cause)) is not None:
-        if cause.error is None:
-            return None
+    cause = instance.runs.get(run.cause) if run is not None and run.cause is not None else None
+    if cause is not None and cause.error is not None:
         return {**cause.error, "step": cause.id, "path": cause.path, "attempts": [dict(a) for a in cause.attempts]}
     return instance.ending.error if instance.ending is not None else None
 

@@ -18,11 +18,11 @@ from agiwo.machine.state import Instance, Run
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A step that is to start: by its join (with the iterations that it uses up), by a jump, or as a handler."""
+    """A step that is to start: by its join, by a jump, or as a handler; `waited` says that the jump stood in the scope until now."""
 
     step: int
     cause: str | None = None
-    jumped: bool = False
+    waited: bool = False
 
 
 @dataclass(slots=True)

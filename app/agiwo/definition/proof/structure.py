@@ -47,7 +47,28 @@ def _handlers(ways: Ways, report: Report) -> None:
                 found=made.ids[index],
                 expected="a step that nothing else leads to, and not the first",
             )
+        else:
+            _leads_back(ways, report, index, at)
         seen.add(index)
+
+
+def _leads_back(ways: Ways, report: Report, handler: int, at: tuple[str | int, ...]) -> None:
+    """A handler runs when the body is over, so what it leads to may be its own steps only."""
+    reading = ways.draft.reading
+    body = ways.reachable(mask_of(reading.start)) & ~mask_of(reading.aside)
+    back = ways.reachable(1 << handler) & body
+    if not back:
+        return
+    path = ways.names(ways.path(next(bits(back)), roots=1 << handler))
+    report.error(
+        "handler_leads_back",
+        f"`{path[0]}` runs when the steps are over and leads back to one of them: {arrow(path)}; give it steps of its own, or jump back "
+        "by `on_failure` of the step that failed",
+        at,
+        via=path,
+        found=path[-1],
+        expected="steps that only handlers and failures lead to",
+    )
 
 
 def _cycles(ways: Ways, report: Report) -> int:

@@ -82,9 +82,9 @@ class Ways:
             mask |= new
         return mask
 
-    def path(self, goal: int, *, avoiding: int | None = None) -> list[int]:
+    def path(self, goal: int, *, avoiding: int | None = None, roots: int | None = None) -> list[int]:
         """A shortest path from a root to `goal`, on which `avoiding` has not succeeded (it may be skipped or fail); [] if there is none."""
-        came: dict[int, int | None] = {root: None for root in bits(self.roots)}
+        came: dict[int, int | None] = {root: None for root in bits(self.roots if roots is None else roots)}
         todo = list(came)
         for index in todo:
             if index == goal and not (avoiding == goal and came[index] is None and len(todo) > 1):
