@@ -80,6 +80,8 @@ async function complete(request, signal, onText) {
       maxTokens: request.max_completion_tokens ?? request.max_tokens ?? 512,
       temperature: request.temperature ?? 0,
       seed: request.seed ?? 1,
+      // So small a model falls into repeating itself until its tokens run out; a grammar holds it by itself.
+      repeatPenalty: grammar ? undefined : { lastTokens: 256, penalty: 1.2, penalizeNewLine: false },
       customStopTriggers: request.stop ? [request.stop].flat() : undefined,
       onTextChunk: tool ? undefined : onText,
       signal,
