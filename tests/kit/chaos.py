@@ -127,6 +127,7 @@ class Site:
         return self._process.poll() is not None
 
     def signal(self, number: signal.Signals) -> None:
+        """Send it to the service; nothing happens if that is gone."""
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -140,6 +141,25 @@ class Site:
         if status is not None and self._process.stdin is not None:
             self._process.stdin.close()
         return status
+
+    @asynccontextmanager
+    async def restarted(self) -> AsyncIterator[None]:
+        """Meanwhile, a service that has died at its point is started again, without one."""
+
+        async def keep() -> None:
+            while True:
+                if self.gone():
+                    await self.died_at_its_point()
+                    await self.start()
+                await asyncio.sleep(LOOK)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(keep())
+                yield
+                keeping.cancel()
+        except ExceptionGroup as exc:
+            raise exc.exceptions[0] from None
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -222,6 +242,36 @@ class Site:
 
         view: dict[str, Any] = await self.until(f"{step} of {instance} {status}", found)
         return view
+
+    async def reached(self, lives: int) -> None:
+        """Returns in the given life of the service; what comes later than all else may still be on its way."""
+
+        async def found() -> bool:
+            return self.lives >= lives
+
+        await self.until(f"life {lives} of the service", found)
+
+    async def until_parked(self, instance: str) -> None:
+        """Returns when no node holds the instance."""
+        connection = await asyncpg.connect(self.database)
+
+        async def found() -> bool:
+            return await connection.fetchval("SELECT owner IS NULL AND due_at > now() FROM agiwo.run WHERE id = $1::uuid", instance) is True
+
+        try:
+            await self.until(f"{instance} parked", found)
+        finally:
+            await connection.close()
+
+    async def trigger_and_hang_up(self, name: str, workflow: str = WORKFLOW) -> None:
+        """The call of `trigger`, by a client that is gone before it could be answered."""
+        _, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        body = json.dumps(trigger_body(name)).encode()
+        head = f"POST /v1/workflows/{workflow}/trigger HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: key-{name}\r\n"
+        writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
 
     async def history(self, instance: str) -> list[dict[str, Any]]:
         """All records, whose numbers are without a gap."""
