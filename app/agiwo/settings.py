@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -148,6 +149,12 @@ class Settings(BaseSettings):
     @property
     def on_loopback(self) -> bool:
         return self.host in LOOPBACK or self.host.startswith("127.")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names under which people on this machine, and through the public address, reach the service."""
+        public = urlsplit(self.public_url or "").hostname
+        return frozenset({*LOOPBACK, self.host, *([public] if public else [])})
 
     def profiles(self) -> dict[str, dict[str, Any]]:
         """The model profiles; AGIWO_LLM_BASE_URL and AGIWO_LLM_MODEL make the one called `default`."""

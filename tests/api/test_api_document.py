@@ -55,7 +55,7 @@ async def test_every_route_stands_in_the_document_with_its_refusals(world: World
         for operation in methods.values():
             assert operation["summary"]
             if path.startswith("/v1/"):
-                for status in ("400", "401", "422", "503"):
+                for status in ("400", "401", "403", "422", "503"):
                     assert "application/problem+json" in operation["responses"][status]["content"]
     schemas = document["components"]["schemas"]
     assert schemas["StepStatus"]["enum"] == [str(status) for status in StepStatus]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from agiwo.console.page import pieces
-from agiwo.service.notices import LINK_KEPT, link_of, mail
+from agiwo.service.notices import LINK_KEPT, ApprovalNotices, link_of, mail
 from agiwo.service.tokens import Link
 from kit.api import World
 
@@ -183,13 +184,47 @@ async def test_a_notice_becomes_a_mail_whose_link_works_for_its_recipient_alone(
         "title": "Pay\r\nBcc: eve@example.com", "show": "Amount 1", "digest": approval["digest"],
         "asked_at": world.services.clock.now(), "expires_at": world.services.clock.now() + 60,
     }  # fmt: skip
-    made = mail(world.services.links, body)
+    made = mail(world.services.links, body, "user:ann@example.com")
     assert "\n" not in made["subject"]
     assert made["link"] in made["text"]
     assert made["link"].startswith("http://agiwo.test/approve/")
     page = await world.anonymous.get(made["link"].removeprefix("http://agiwo.test"))
     assert "user:ann@example.com" in page.text
-    assert link_of(body).expires_at == body["expires_at"] + LINK_KEPT
+    assert link_of(body, body["to"]).expires_at == body["expires_at"] + LINK_KEPT
+
+
+BY_ROLE = """\
+workflow:
+  id: by_role
+  version: "1.0"
+  steps:
+    - {id: pay, type: tool_call, tool: debug.echo, parameters: {value: 1}, approval: {approvers: ["role:finance"]}}
+"""
+
+
+async def test_every_member_of_a_role_gets_a_link_that_decides_in_that_persons_name(world: World) -> None:
+    await world.publish(BY_ROLE)
+    view, stranger = await opened(world, "by_role", principal="user:eve@example.com", input={})
+    now = world.services.clock.now()
+    body = {
+        "about": "approval", "approval": view["waiting_for"][0]["approval_id"], "to": "role:finance", "instance": view["instance_id"],
+        "workflow": "by_role", "version": "1.0", "tenant": "default", "path": "pay", "title": "Pay", "expires_at": now + 60,
+    }  # fmt: skip
+    sent: list[Mapping[str, Any]] = []
+
+    class Sent:
+        async def deliver(self, target: str, body: Mapping[str, Any]) -> None:
+            sent.append(body)
+
+    members = {"role:finance": ["user:ann@example.com", "user:bob@example.com"]}
+    await ApprovalNotices(world.services.links, Sent(), members.__getitem__).deliver("mail", body)
+    assert [mail["to"] for mail in sent] == members["role:finance"]
+    ann, bob = (mail["link"].removeprefix("http://agiwo.test") for mail in sent)
+    form = hidden(await world.anonymous.get(bob)) | {"action": "approve"}
+    assert (await world.anonymous.post(stranger, data=form)).status_code == 403
+    assert (await world.anonymous.post(bob, data=form)).status_code == 303
+    assert (await world.client.get(view["waiting_for"][0]["href"])).json()["decision"]["by"] == "user:bob@example.com"
+    assert (await world.anonymous.post(ann, data=form)).status_code == 409
 
 
 TABLED = """\

@@ -5,7 +5,7 @@ Reads no settings and plugs nothing in; whoever calls `create_app` gives everyth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -19,7 +19,7 @@ from starlette.routing import Match
 from agiwo.api.answers import plain_problem, problem
 from agiwo.api.approvals import approval_routes
 from agiwo.api.documents import SCHEMAS
-from agiwo.api.guard import Guard
+from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
 from agiwo.api.operations import Metrics, operator_routes
 from agiwo.api.workflows import workflow_routes
@@ -42,13 +42,15 @@ def create_app(
     pages: Sequence[APIRouter] = (),
     metrics: Metrics | None = None,
     body_limit: int = BODY_LIMIT,
+    hosts: Collection[str] | None = None,
     lifespan: Lifespan | None = None,
     version: str = "0",
 ) -> FastAPI:
     """The application over these services.
 
     `keys` are the API keys (none: everybody is the operator), `pages` routers for people (they are not in the OpenAPI document), `metrics`
-    gives the exposition and its content type, `body_limit` counts bytes, `lifespan` starts and stops what the services need.
+    gives the exposition and its content type, `body_limit` counts bytes, `hosts` are the names that a service without keys answers to
+    (None: any), `lifespan` starts and stops what the services need.
     """
     app = FastAPI(
         title="Agiwo",
@@ -68,7 +70,7 @@ def create_app(
         app.include_router(page, include_in_schema=False)
         app.state.routes += page.routes
     _answer_errors(app)
-    app.add_middleware(Guard, keys=keys or ApiKeys(), open_paths=OPEN_PATHS, body_limit=body_limit)
+    app.add_middleware(Guard, keys=keys or ApiKeys(), open_paths=OPEN_PATHS, body_limit=body_limit, hosts=hosts)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
@@ -78,6 +80,7 @@ def _answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(StoreUnavailable, _store_away)
     app.add_exception_handler(RequestValidationError, _not_fitting)
     app.add_exception_handler(HTTPException, _framework)
+    app.add_exception_handler(Exception, _failed)
 
 
 async def _refused(request: Request, exc: Exception) -> Response:
@@ -87,6 +90,15 @@ async def _refused(request: Request, exc: Exception) -> Response:
 
 async def _store_away(request: Request, exc: Exception) -> Response:
     return plain_problem(503, "unavailable", "the storage does not answer at the moment; try again", {"retry-after": "1"})
+
+
+async def _failed(request: Request, exc: Exception) -> Response:
+    """A fault of ours: the log has it with its stack, the caller what it is found by."""
+    found: Seen | None = request.scope.get("agiwo")
+    trace_id = None if found is None else found.trace_id
+    exc.add_note(f"trace_id {trace_id}")
+    said = f"something went wrong here; nothing is known to have changed. The log has it under the trace id {trace_id}"
+    return plain_problem(500, "internal", said)
 
 
 async def _not_fitting(request: Request, exc: Exception) -> Response:

@@ -317,7 +317,7 @@ _PROBLEM = {problems.MEDIA_TYPE: {"schema": ref("Problem")}}
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The documentation of the refusals that a route may give, besides those that every route may give."""
-    return {status: {"description": _REFUSALS[status], "content": _PROBLEM} for status in sorted({400, 401, 422, 503, *statuses})}
+    return {status: {"description": _REFUSALS[status], "content": _PROBLEM} for status in sorted({400, 401, 403, 422, 503, *statuses})}
 
 
 def body(model: type[BaseModel], example: Any = None, *, required: bool = False) -> dict[str, Any]:

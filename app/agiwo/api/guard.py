@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agiwo.api.answers import problem
-from agiwo.errors import InvalidInput, NotFound, Problem, ServiceError, TooLarge, Unauthenticated
+from agiwo.errors import Denied, InvalidInput, NotFound, Problem, ServiceError, TooLarge, Unauthenticated
 from agiwo.service.callers import ApiKeys, Caller
 
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_HOST = re.compile(r":\d*$")
 _REPEATABLE = frozenset({"label"})
 
 
@@ -32,14 +33,19 @@ class Seen:
 class Guard:
     """The outermost layer of the application.
 
-    `open_paths` are prefixes that need no credential (a wrong one is refused there too); `body_limit` counts bytes.
+    `open_paths` are prefixes that need no credential (a wrong one is refused there too); `body_limit` counts bytes. Without keys every
+    caller is the operator, and a browser calls for any page that it shows: then only the names in `hosts` are answered to (None: any), and
+    what another site's page sends is refused.
     """
 
-    def __init__(self, app: ASGIApp, keys: ApiKeys, open_paths: Sequence[str], body_limit: int) -> None:
+    def __init__(
+        self, app: ASGIApp, keys: ApiKeys, open_paths: Sequence[str], body_limit: int, hosts: Collection[str] | None = None
+    ) -> None:
         self._app = app
         self._keys = keys
         self._open_paths = tuple(open_paths)
         self._body_limit = body_limit
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,6 +62,8 @@ class Guard:
 
         try:
             caller = self._caller(scope["path"], headers)
+            if not self._keys.configured and not self._is_open(scope["path"]):
+                self._check_page(scope["method"], headers)
             self._check_form(scope, headers)
         except ServiceError as exc:
             await problem(exc)(scope, receive, traced)
@@ -66,9 +74,24 @@ class Guard:
     def _caller(self, path: str, headers: dict[bytes, bytes]) -> Caller | None:
         given = headers.get(b"authorization")
         caller = self._keys.caller(None if given is None else given.decode("latin-1"))
-        if caller is None and not any(path == known or (known.endswith("/") and path.startswith(known)) for known in self._open_paths):
+        if caller is None and not self._is_open(path):
             raise Unauthenticated("an API key is needed: `Authorization: Bearer …`")
         return caller
+
+    def _is_open(self, path: str) -> bool:
+        return any(path == known or (known.endswith("/") and path.startswith(known)) for known in self._open_paths)
+
+    def _check_page(self, method: str, headers: dict[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if self._hosts is not None and _HOST.sub("", host).strip("[]") not in self._hosts:
+            raise Denied(
+                "this service has no API keys, so it answers only to its own name; set AGIWO_PUBLIC_URL to the address that you use",
+                code="unknown_host",
+                host=host[:200],
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and method not in ("GET", "HEAD") and origin.decode("latin-1").lower().partition("://")[2] != host:
+            raise Denied("this service has no API keys, so it takes nothing from the pages of other sites", code="foreign_page")
 
     def _check_form(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if "\x00" in scope["path"]:

@@ -5,6 +5,7 @@ Says nothing about what any route does.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ from agiwo.service.callers import Caller
 from agiwo.values import decode_strict, pointer, shown
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+#: Bytes of JSON above which it is read beside the loop, in which leases are kept: ten megabytes take seconds.
+_LARGE = 200_000
 _MEDIA_TYPE_OF_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 
 
@@ -91,7 +94,7 @@ async def read_json(request: Request, *, optional: bool = True) -> Any:
         return {}
     check_media_type(request)
     try:
-        return decode_strict(raw)
+        return decode_strict(raw) if len(raw) <= _LARGE else await asyncio.to_thread(decode_strict, raw)
     except ValueRefused as exc:
         # Text that is no JSON is malformed; JSON that we cannot keep is understood and refused.
         code = "malformed" if exc.message.startswith("the text is not") else exc.code

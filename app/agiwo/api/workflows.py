@@ -88,7 +88,7 @@ def _publishing(routes: APIRouter, services: Services) -> None:
     )  # fmt: skip
     async def validate(request: Request) -> Response:
         caller_of(request)
-        examined = services.publishing.validate(await _source(request))
+        examined = await services.publishing.validate(await _source(request))
         errors = examined.checked.errors
         if errors:
             out = examined.to_json()

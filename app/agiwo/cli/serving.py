@@ -41,7 +41,10 @@ LAST_REQUESTS = 5
 
 
 def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observe: Observe | None = None, **given: Any) -> None:
-    """Serve until SIGINT or SIGTERM; `observe` hears of all that the engine does. Raises CommandEnds if it cannot begin, or cannot go on."""
+    """Serve until SIGINT or SIGTERM; `observe` hears of all that the engine does.
+
+    Raises CommandEnds if it cannot begin, or cannot go on.
+    """
     try:
         settings = load_settings(config, **given)
         _check(settings, embedded, insecure_no_auth)
@@ -143,8 +146,15 @@ async def _serve(
         elif settings.workflows_dir is not None:
             raise SettingsRefused(f"the folder of workflows {folder} does not exist")
         app = create_app(
-            parts.services, keys=parts.keys, pages=[approval_page(parts.services)], metrics=parts.exposition, version=_version()
+            parts.services,
+            keys=parts.keys,
+            pages=[approval_page(parts.services)],
+            metrics=parts.exposition,
+            hosts=settings.names if settings.on_loopback else None,
+            version=_version(),
         )
+        if settings.host in ("0.0.0.0", "::") and settings.public_url is None:
+            log.line("warning", f"AGIWO_PUBLIC_URL is not set: links in mails begin with {settings.url}", clock.now())
         server = _Server(app, listener, settings.url)
         log.line("info", "serving", clock.now(), url=settings.url, node=settings.node)
         await server.run_until_told()

@@ -22,7 +22,7 @@ from agiwo.errors import AgiwoError, Changed, Conflict, Denied, Gone, InvalidInp
 from agiwo.ports.queries import Approval
 from agiwo.ports.store import StoreUnavailable
 from agiwo.service.approvals import Consequence, Verdict
-from agiwo.service.callers import Caller
+from agiwo.service.callers import APPROVER, Caller
 from agiwo.service.services import Services
 from agiwo.service.tokens import Link
 from agiwo.service.view import decision_view, time_text
@@ -124,7 +124,9 @@ class _Page:
             verdict, problems = _verdict(approval, typed, texts)
             if problems and approval.state == "pending":
                 raise InvalidInput("the form cannot be read")
-            await self._services.approvals.decide(Caller(link.tenant, link.principal), link.approval, verdict, "link")
+            # A link is made for those who are asked: where nobody is named it is the right to decide.
+            caller = Caller(link.tenant, link.principal, frozenset({link.role or APPROVER}))
+            await self._services.approvals.decide(caller, link.approval, verdict, "link")
         except (ServiceError, StoreUnavailable) as exc:
             return await self._refused(texts, link, exc, typed, problems)
         # See other: whoever loads the page again sends no second decision.

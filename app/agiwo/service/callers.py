@@ -9,9 +9,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agiwo.errors import Unauthenticated
+from agiwo.errors import Denied, Unauthenticated
 
 ADMIN = "admin"
+#: Who may publish; who may start, end and steer instances; who may decide what names no approvers.
+AUTHOR, OPERATOR, APPROVER = "author", "operator", "approver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,16 @@ class Caller:
     principal: str
     roles: frozenset[str] = frozenset()
 
+    def need(self, role: str) -> None:
+        """Raises Denied unless the caller has this role; an admin has every one."""
+        if role not in self.roles and ADMIN not in self.roles:
+            raise Denied(f"this needs the role {role!r}", code="role_missing", needs=role)
+
     def may_decide(self, approvers: Sequence[str]) -> bool:
-        """Whether this caller is among the approvers; nobody named means anybody who has access to the tenant, an admin always is."""
-        if not approvers or ADMIN in self.roles or self.principal in approvers:
+        """Whether this caller is among the approvers; where nobody is named whoever has the role `approver` is. An admin always is."""
+        if ADMIN in self.roles or self.principal in approvers:
             return True
-        return any(approver == f"role:{role}" for approver in approvers for role in self.roles)
+        return any(approver == f"role:{role}" for approver in approvers or (f"role:{APPROVER}",) for role in self.roles)
 
 
 @dataclass(frozen=True, slots=True)

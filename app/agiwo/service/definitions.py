@@ -52,7 +52,7 @@ class Catalog:
             found = self._compiled.get(key)
             if found is None:
                 stored = await self.stored(tenant, workflow, version)
-                found = compile_workflow(stored.document, self._tools())
+                found = await asyncio.to_thread(compile_workflow, stored.document, self._tools())
                 self.keep(tenant, found)
         self._compiling.pop(key, None)
         return found

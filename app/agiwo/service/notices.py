@@ -5,7 +5,7 @@ Links are made when a notice goes out and are stored nowhere; a notice that cann
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,25 +19,37 @@ LINK_KEPT = 7 * 86_400.0
 
 
 class ApprovalNotices:
-    """A Notifier that turns the outbox rows of approvals into mails and hands them to the channel's own notifier."""
+    """A Notifier that turns the outbox rows of approvals into mails and hands them to the channel's own notifier.
 
-    def __init__(self, links: ApprovalLinks, channel: Notifier) -> None:
+    `members` gives the people behind a principal: each gets a link of their own, so that the decision names who took it.
+    """
+
+    def __init__(self, links: ApprovalLinks, channel: Notifier, members: Callable[[str], Sequence[str]]) -> None:
         self._links = links
         self._channel = channel
+        self._members = members
 
     async def deliver(self, target: str, body: Mapping[str, Any]) -> None:
-        """Send one notice. Raises agiwo.errors.StepError if the channel could not."""
-        await self._channel.deliver(target, mail(self._links, body) if body.get("about") == "approval" else body)
+        """Send one notice to everybody whom it is for. Raises agiwo.errors.StepError if the channel could not.
+
+        Whoever was told already may be told again then, with the same key.
+        """
+        if body.get("about") != "approval":
+            await self._channel.deliver(target, body)
+            return
+        for person in self._members(body["to"]):
+            await self._channel.deliver(target, mail(self._links, body, person))
 
 
-def link_of(body: Mapping[str, Any]) -> Link:
-    """The link for the recipient of a notice."""
-    return Link(body["tenant"], UUID(body["approval"]), body["to"], body["expires_at"] + LINK_KEPT)
+def link_of(body: Mapping[str, Any], person: str) -> Link:
+    """The link of one person; who is asked as a member of a role decides as one."""
+    role = body["to"].removeprefix("role:") if body["to"] != person else None
+    return Link(body["tenant"], UUID(body["approval"]), person, body["expires_at"] + LINK_KEPT, role)
 
 
-def mail(links: ApprovalLinks, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The mail for an outbox row: `to` (a principal), `subject`, `text`, `link`; `about`, `approval` and `trace_id` as they were."""
-    link = links.url(link_of(body))
+def mail(links: ApprovalLinks, body: Mapping[str, Any], person: str) -> dict[str, Any]:
+    """The mail of an outbox row to one person: `to`, `subject`, `text`, `link`; `about`, `approval` and `trace_id` as they were."""
+    link = links.url(link_of(body, person))
     shown = body.get("show")
     parts = [f"Your decision is needed: {body['title']}"]
     if shown not in (None, ""):
@@ -51,7 +63,7 @@ def mail(links: ApprovalLinks, body: Mapping[str, Any]) -> dict[str, Any]:
         "about": body["about"],
         "approval": body["approval"],
         "trace_id": body.get("trace_id"),
-        "to": body["to"],
+        "to": person,
         "subject": _one_line(f"Approval needed: {body['title']}"),
         "text": "\n\n".join(parts) + "\n",
         "link": link,

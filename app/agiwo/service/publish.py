@@ -5,6 +5,7 @@ It judges nothing itself; the definition's own checks do, and the storage decide
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from agiwo.definition import Checked, ToolContract, check, content_hash, load
 from agiwo.errors import Conflict, DefinitionRefused, Problem
 from agiwo.ports.records import NewVersion, Published, Records
-from agiwo.service.callers import Caller
+from agiwo.service.callers import AUTHOR, Caller
 from agiwo.service.definitions import Catalog
 from agiwo.service.ranks import label_of, rank
 from agiwo.values import shown
@@ -60,18 +61,25 @@ class Publishing:
         self._catalog = catalog
         self._tools = tools
         self._models = models
+        self._judging = asyncio.Lock()
 
-    def validate(self, text: bytes) -> Examined:
+    async def validate(self, text: bytes) -> Examined:
         """Read YAML or JSON and judge it; stores nothing and never raises for a bad document."""
-        loaded = load(text)
-        return Examined(check(loaded, self._tools(), models=self._models), text.decode("utf-8", "replace"))
+        # A large definition takes seconds: beside the loop, for leases are kept there, and one at a time, so that many take no more of it.
+        async with self._judging:
+            return await asyncio.to_thread(self._judged, text)
+
+    def _judged(self, text: bytes) -> Examined:
+        return Examined(check(load(text), self._tools(), models=self._models), text.decode("utf-8", "replace"))
 
     async def publish(self, caller: Caller, text: bytes) -> Publication:
         """Keep a version for ever; the same content again changes nothing.
 
-        Raises DefinitionRefused with every error and warning, Conflict for other content under the same version or a version of equal rank.
+        Raises DefinitionRefused with every error and warning, Conflict for other content under the same version or a version of equal rank,
+        Denied for a caller who is no author.
         """
-        examined = self.validate(text)
+        caller.need(AUTHOR)
+        examined = await self.validate(text)
         workflow = examined.checked.workflow
         if workflow is None:
             count = len(examined.checked.errors)

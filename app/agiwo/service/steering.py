@@ -12,7 +12,7 @@ from uuid import UUID
 from agiwo.errors import Conflict, InvalidInput, NotFound, Problem
 from agiwo.machine.state import Instance, StepStatus
 from agiwo.ports.records import Posted, Records
-from agiwo.service.callers import Caller
+from agiwo.service.callers import OPERATOR, Caller
 from agiwo.service.instances import Instances
 from agiwo.service.view import actions, status_of
 
@@ -28,15 +28,18 @@ class Steering:
     async def cancel(self, caller: Caller, id: UUID, reason: str | None) -> None:
         """Ask an instance to end; asking again changes nothing.
 
-        Raises NotFound, and Conflict (code `ended`, with the present state) if it has ended already.
+        Raises NotFound, Denied for a caller who is no operator, Conflict (code `ended`, with the present state) if it has ended already.
         """
+        caller.need(OPERATOR)
         await self._put(caller, id, "cancel", {"by": caller.principal, "reason": reason})
 
     async def decide_outcome(self, caller: Caller, id: UUID, path: str, *, done: bool, result: Any, reason: str | None) -> None:
         """Say of an UNKNOWN step whether its call was done (with this result) or not.
 
-        Raises NotFound for an unknown instance or step, Conflict if the step is not UNKNOWN, InvalidInput for a result that does not fit.
+        Raises NotFound for an unknown instance or step, Conflict if the step is not UNKNOWN, InvalidInput for a result that does not fit,
+        Denied for a caller who is no operator.
         """
+        caller.need(OPERATOR)
         instance = await self._instances.load(caller, id)
         run = instance.run(path)
         if run is None:

@@ -69,12 +69,13 @@ def _bytes(token: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What an approval link says: this matter, for this person, until then (seconds since 1970)."""
+    """What an approval link says: this matter, for this person (as a member of `role`, if any), until then (seconds since 1970)."""
 
     tenant: str
     approval: UUID
     principal: str
     expires_at: float
+    role: str | None = None
 
 
 class ApprovalLinks:
@@ -86,7 +87,7 @@ class ApprovalLinks:
 
     def mint(self, link: Link) -> str:
         """The token for one recipient."""
-        return self._signer.sign("approval", [link.tenant, str(link.approval), link.principal, int(link.expires_at)])
+        return self._signer.sign("approval", [link.tenant, str(link.approval), link.principal, int(link.expires_at), link.role])
 
     def url(self, link: Link) -> str:
         """The address of the approval page for one recipient."""
@@ -97,10 +98,10 @@ class ApprovalLinks:
         value = self._signer.open("approval", token)
         if value is None:
             raise NotFound("this link is not valid", code="unknown_link")
-        tenant, approval, principal, expires_at = value
+        tenant, approval, principal, expires_at, role = value
         if now >= expires_at:
             raise Gone("this link has expired", code="link_expired")
-        return Link(tenant, UUID(approval), principal, float(expires_at))
+        return Link(tenant, UUID(approval), principal, float(expires_at), role)
 
 
 class Cursors:

@@ -15,13 +15,13 @@ from uuid import UUID
 
 from agiwo.clock import Clock
 from agiwo.definition.compiled import Workflow
-from agiwo.errors import AgiwoError, Conflict, InvalidInput, NotFound, Overloaded, Problem, ServiceError
+from agiwo.errors import AgiwoError, Conflict, Denied, InvalidInput, NotFound, Overloaded, Problem, ServiceError
 from agiwo.ids import SHARDS, uuid7
 from agiwo.machine.reports import Begin
 from agiwo.machine.state import Instance
 from agiwo.ports.records import Records, RejectedTrigger
 from agiwo.ports.store import Answer, NewInstance, Verdict
-from agiwo.service.callers import Caller
+from agiwo.service.callers import OPERATOR, Caller
 from agiwo.service.definitions import Catalog
 from agiwo.values import digest, pointer
 
@@ -92,11 +92,12 @@ class Triggering:
         """Start an instance; it is durable when this returns. `ended` is told of its end, if it was begun here.
 
         Raises NotFound for an unknown workflow or version, InvalidInput for what does not fit, Conflict for a key that stands for another
-        call. All of these are kept as rejected triggers.
+        call, Denied for a caller who is no operator. All of these are kept as rejected triggers.
         """
         try:
+            caller.need(OPERATOR)
             return await self._start(caller, call, ended)
-        except (InvalidInput, NotFound, Conflict) as exc:
+        except (InvalidInput, NotFound, Conflict, Denied) as exc:
             await self.reject(caller, call.workflow, exc, version=call.version, trace_id=call.trace_id)
             raise
 

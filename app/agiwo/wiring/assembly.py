@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -35,7 +36,7 @@ from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
 from agiwo.ports.wakeup import Wakeup
-from agiwo.service.callers import ApiKey, ApiKeys, Caller
+from agiwo.service.callers import AUTHOR, ApiKey, ApiKeys, Caller
 from agiwo.service.definitions import Catalog
 from agiwo.service.notices import ApprovalNotices
 from agiwo.service.services import Services, build_services
@@ -49,7 +50,7 @@ from agiwo.telemetry.log import Log
 from agiwo.telemetry.metrics import Metrics
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
-from agiwo.wiring.channels import Channels
+from agiwo.wiring.channels import Channels, Members
 
 NOTICE = "notice"
 Line = Callable[[str], None]
@@ -123,11 +124,28 @@ def api_keys(settings: Settings) -> ApiKeys:
 
 
 def hidden_texts(settings: Settings) -> list[str]:
-    """Texts that no log line may show."""
-    held = [settings.secret_key, settings.llm_api_key, settings.database_url, settings.redis_url]
-    held += [one.url for one in settings.connections.values() if "@" in one.url.get_secret_value()]
-    texts = [secret.get_secret_value() for secret in held if secret is not None]
-    return [text for text in [*texts, *secrets_of(os.environ).values()] if len(text) >= 4]
+    """Texts that no log line may show: keys, tokens, secrets, and the passwords in URLs."""
+    texts = [secret.get_secret_value() for secret in (settings.secret_key, settings.llm_api_key) if secret is not None]
+    texts += secrets_of(os.environ).values()
+    texts += [text.strip() for text in os.environ.get("AGIWO_API_KEYS", "").split(",")]
+    texts += [os.environ.get(key.env, "") for key in settings.api_keys if key.env is not None]
+    given = [str(profile["api_key"]) for profile in settings.llm_profiles.values() if "api_key" in profile]
+    urls = [url.get_secret_value() for url in (settings.database_url, settings.redis_url) if url is not None]
+    urls += [one.url.get_secret_value() for one in settings.connections.values()]
+    for text in given:
+        texts.append(os.environ.get(text.removeprefix("env:"), "") if text.startswith("env:") else text)
+    for url in urls:
+        texts += _passwords(os.environ.get(url.removeprefix("env:"), "") if url.startswith("env:") else url)
+    return [text for text in dict.fromkeys(texts) if len(text) >= 4]
+
+
+def _passwords(url: str) -> list[str]:
+    """The password in a URL, as it stands there and as it is meant."""
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return [url]
+    return [] if password is None else [password, unquote(password)]
 
 
 @asynccontextmanager
@@ -180,7 +198,7 @@ async def running(
         capacity=settings.capacity,
         lease=settings.lease,
         heartbeat=settings.lease / 3.5,
-        notifiers={NOTICE: ApprovalNotices(ApprovalLinks(signer, settings.url), _channels(settings, world, clock))},
+        notifiers={NOTICE: _notices(settings, world, clock, ApprovalLinks(signer, settings.url))},
         wakeup=storage.wakeup,
         observe=to_all(*(one for one in (log.observe, metrics.observe, observe) if one is not None)),
     )
@@ -207,10 +225,10 @@ async def running(
         yield Parts(services, engine, api_keys(settings), lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST))
 
 
-def _channels(settings: Settings, world: World, clock: Clock) -> Channels:
+def _notices(settings: Settings, world: World, clock: Clock, links: ApprovalLinks) -> ApprovalNotices:
     mail = settings.channels["mail"].connection if "mail" in settings.channels else "mail"
     channels = {"mail": MailNotifier(world.connections, clock, mail)} if mail in world.connections.names() else {}
-    return Channels(channels, settings.roles)
+    return ApprovalNotices(links, Channels(channels), Members(settings.roles))
 
 
 def definitions_in(folder: Path) -> list[Path]:
@@ -223,7 +241,7 @@ async def publish_files(services: Services, files: Iterable[Path], tenant: str, 
 
     `say` gets a line for each problem, as `file:line:column: severity: message`. Raises StoreUnavailable.
     """
-    caller = Caller(tenant, "key:workflows-folder")
+    caller = Caller(tenant, "key:workflows-folder", frozenset({AUTHOR}))
     refused = 0
     for path in files:
         try:

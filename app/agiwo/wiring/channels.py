@@ -1,6 +1,6 @@
-"""Brings a notice to the people behind a principal, over the channel that the definition names.
+"""Brings a notice to a person over the channel that the definition names.
 
-It knows who is behind `user:MAIL` and `role:NAME` by the configuration, and must not know what a notice is about.
+It knows who is behind `role:NAME` by the configuration, and must not know what a notice is about.
 """
 
 from __future__ import annotations
@@ -12,34 +12,35 @@ from agiwo.errors import StepError
 from agiwo.ports.notifier import Notifier
 
 
+class Members:
+    """Who is behind a principal; `roles` are the members of each role, as mail addresses or `user:MAIL`."""
+
+    def __init__(self, roles: Mapping[str, Sequence[str]]) -> None:
+        self._roles = {f"role:{name}": [f"user:{member.removeprefix('user:')}" for member in members] for name, members in roles.items()}
+
+    def __call__(self, principal: str) -> Sequence[str]:
+        """The people behind a role, else the principal itself."""
+        return self._roles.get(principal) or [principal]
+
+
 class Channels:
     """A Notifier whose `target` is the name of a channel; `body` has `to` (a principal), `subject`, `text`, `about` and `approval`.
 
-    `channels` are notifiers whose target is an address; `roles` are the members of each role, as mail addresses or `user:MAIL`.
+    `channels` are notifiers whose target is an address.
     """
 
-    def __init__(self, channels: Mapping[str, Notifier], roles: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, channels: Mapping[str, Notifier]) -> None:
         self._channels = channels
-        self._roles = roles
 
     async def deliver(self, target: str, body: Mapping[str, Any]) -> None:
-        """Tell everybody behind the principal. Raises StepError if there is no such channel, nobody behind it, or one was not told.
-
-        Whoever was told already may be told again then, with the same key.
-        """
+        """Tell one person. Raises StepError if there is no such channel, no address behind the principal, or it could not be done."""
         channel = self._channels.get(target)
         if channel is None:
             there = ", ".join(sorted(self._channels)) or "none"
             raise StepError(f"there is no channel {target!r} in the configuration; there are: {there}", type="NotFound", not_done=True)
         principal = str(body.get("to", ""))
-        for address in self._addresses(principal):
-            key = f"{body.get('about', 'notice')}.{body.get('approval', '')}.{address.replace('@', '.')}"
-            await channel.deliver(address, {"subject": body.get("subject"), "text": body.get("text"), "key": key})
-
-    def _addresses(self, principal: str) -> list[str]:
-        kind, _, name = principal.partition(":")
-        if kind == "user" and "@" in name:
-            return [name]
-        if kind == "role" and (members := self._roles.get(name)):
-            return [member.removeprefix("user:") for member in members]
-        raise StepError(f"the configuration gives no address for {principal!r}", type="NotFound", not_done=True)
+        kind, _, address = principal.partition(":")
+        if kind != "user" or "@" not in address:
+            raise StepError(f"the configuration gives no address for {principal!r}", type="NotFound", not_done=True)
+        key = f"{body.get('about', 'notice')}.{body.get('approval', '')}.{address.replace('@', '.')}"
+        await channel.deliver(address, {"subject": body.get("subject"), "text": body.get("text"), "key": key})

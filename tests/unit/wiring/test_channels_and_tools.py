@@ -10,7 +10,7 @@ import pytest
 
 from agiwo.errors import Problem, StepError
 from agiwo.toolkit import tool
-from agiwo.wiring.channels import Channels
+from agiwo.wiring.channels import Channels, Members
 from agiwo.wiring.toolbox import ToolsRefused, toolbox
 
 
@@ -28,15 +28,22 @@ def notice(to: str) -> dict[str, Any]:
     return {"about": "approval", "approval": "a1", "to": to, "subject": "s", "text": "t", "link": "l"}
 
 
-async def test_a_user_and_every_member_of_a_role_are_told_under_keys_that_stay_the_same() -> None:
+async def test_a_person_is_told_under_a_key_that_stays_the_same() -> None:
     mail = Told()
-    channels = Channels({"mail": mail}, {"finance": ("ann@example.com", "user:bob@example.com")})
+    channels = Channels({"mail": mail})
     for _ in range(2):
         await channels.deliver("mail", notice("user:eve@example.com"))
-        await channels.deliver("mail", notice("role:finance"))
-    assert [target for target, _ in mail.told[:3]] == ["eve@example.com", "ann@example.com", "bob@example.com"]
-    assert mail.told[:3] == mail.told[3:]
-    assert len({body["key"] for _, body in mail.told}) == 3
+        await channels.deliver("mail", notice("user:ann@example.com"))
+    assert [target for target, _ in mail.told] == ["eve@example.com", "ann@example.com"] * 2
+    assert mail.told[:2] == mail.told[2:]
+    assert len({body["key"] for _, body in mail.told}) == 2
+
+
+def test_behind_a_role_are_its_members_and_behind_anybody_else_nobody_else() -> None:
+    members = Members({"finance": ("ann@example.com", "user:bob@example.com"), "empty": ()})
+    assert members("role:finance") == ["user:ann@example.com", "user:bob@example.com"]
+    for principal in ("user:eve@example.com", "role:nobody", "role:empty", "key:ci", "finance"):
+        assert members(principal) == [principal]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +51,7 @@ async def test_a_user_and_every_member_of_a_role_are_told_under_keys_that_stay_t
 )
 async def test_whoever_cannot_be_told_is_an_error_that_says_why(channel: str, to: str) -> None:
     with pytest.raises(StepError) as caught:
-        await Channels({"mail": Told()}, {}).deliver(channel, notice(to))
+        await Channels({"mail": Told()}).deliver(channel, notice(to))
     assert caught.value.not_done
     assert (channel if channel == "chat" else to) in caught.value.message
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agiwo.settings import SettingsRefused, load_settings, own_secret_key, secrets_of
+from agiwo.wiring.assembly import hidden_texts
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +120,24 @@ def test_a_data_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsRefused, match="cannot be used"):
         own_secret_key(tmp_path / "file" / "below")
+
+
+def test_no_key_and_no_password_may_stand_in_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "agiwo.yaml"
+    file.write_text(
+        "connections:\n  a: {kind: smtp, url: 'smtp://u:pass-%40@h'}\n  b: {kind: postgres, url: 'env:B_URL'}\n"
+        "llm_profiles:\n  p: {base_url: 'http://h', model: m, api_key: 'env:P_KEY'}\n  q: {base_url: 'http://h', model: m, api_key: q-key}\n"
+        "api_keys:\n  - {name: ci, env: CI_KEY}\n"
+    )
+    for name, value in (("B_URL", "postgresql://u:b-pass@h/d"), ("P_KEY", "p-key"), ("CI_KEY", "ci-key"), ("AGIWO_SECRET_TOKEN", "token")):
+        monkeypatch.setenv(name, value)
+    settings = load_settings(file, database_url="postgresql://u:db-pass@h/d", redis_url="redis://:r-pass@h", secret_key="s" * 32)
+    held = {"pass-%40", "pass-@", "b-pass", "p-key", "q-key", "ci-key", "token", "db-pass", "r-pass", "s" * 32}
+    assert set(hidden_texts(settings)) == held
+    monkeypatch.setenv("AGIWO_API_KEYS", "first-key-0123456789, second-key-0123456789")
+    assert {"first-key-0123456789", "second-key-0123456789"} <= set(hidden_texts(load_settings()))
+
+
+def test_the_names_of_a_service_are_those_of_loopback_and_its_public_one() -> None:
+    assert load_settings(public_url="https://flows.example.com:8443/x").names == {"127.0.0.1", "::1", "localhost", "flows.example.com"}
+    assert "127.0.0.2" in load_settings(host="127.0.0.2").names
