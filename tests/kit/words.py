@@ -5,11 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from kit.machine import Drive, World, all_well, compiled
-
 from agiwo.errors import Failure
 from agiwo.machine import Record
 from agiwo.machine.reports import Failed
+from kit.machine import Drive, World, all_well, compiled
 
 HEAD = 'id: w\nversion: "1"\n'
 

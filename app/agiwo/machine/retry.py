@@ -7,14 +7,13 @@ of that (of no more than `max_delay`), so that those who were told to come back 
 from __future__ import annotations
 
 from agiwo.definition.compiled import Kind, Retry, Step
+from agiwo.definition.durations import MAX_SECONDS
 from agiwo.errors import Failure, TemplateError, is_a
 from agiwo.machine.state import Instance, Run
 from agiwo.machine.view import scope_of
 
 #: An unsafe call that provably did nothing may be tried again this often, although its policy says one attempt.
 NOT_DONE_TRIES = 3
-#: Seconds; a longer wait is no wait any more, and no clock could hold it.
-LONGEST_DELAY = 10 * 366 * 86400.0
 
 
 def delay_before_next(instance: Instance, run: Run, step: Step, failure: Failure, draw: float) -> float | None:
@@ -52,4 +51,4 @@ def delay_of(policy: Retry, tries: int, draw: float, floor: float | None = None)
         delay = min(delay, policy.max_delay)
     delay = max(delay, floor or 0.0)
     spread = delay if policy.max_delay is None else min(delay, policy.max_delay)
-    return min(delay + policy.jitter * draw * spread, LONGEST_DELAY)
+    return min(delay + policy.jitter * draw * spread, MAX_SECONDS)

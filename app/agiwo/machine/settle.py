@@ -146,10 +146,16 @@ def counted(work: Work, step: Step) -> list[int]:
     """The iteration of each source that a start of `step` uses up: also of a source that is on its way, so that it starts nothing later."""
     scope = work.instance.scope
     join = step.join
+    # What is live, and what is about to start: whichever target of one jump is begun first, and joins that have news.
+    on_way = scope.live | scope.open & ~step.bit
+    for activation in work.todo:
+        on_way |= 1 << activation.step
+    for jump in scope.jumps:
+        on_way |= 1 << jump.target
     out: list[int] = []
     for source in join.sources if join is not None else ():
         latest = scope.latest.get(source, 0)
-        if not scope.live >> source & 1 and scope.live and scope.live & work.instance.workflow.body.leading_to(source, step.index):
+        if not scope.live >> source & 1 and on_way and on_way & work.instance.workflow.body.leading_to(source, step.index):
             latest += 1
         out.append(latest)
     return out

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from agiwo.definition.compiled import Kind, Step, Word
-from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused
+from agiwo.definition.durations import seconds
+from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused, canonical_type
 from agiwo.ids import idempotency_key
 from agiwo.machine.commands import StartAttempt
 from agiwo.machine.ending import begin_end, bring_to_rest
@@ -191,9 +192,10 @@ def _wait(work: Work, run: Run, step: Step, scope: Scope) -> None:
 def _due(work: Work, step: Step, scope: Scope) -> float:
     if step.duration is not None:
         value = plain(step.duration, scope, "duration")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 10 * 366 * 86400:
-            raise TemplateError(f"duration must give a number of seconds from 0 to ten years, it gave {shown(value)}")
-        return work.at + value
+        try:
+            return work.at + seconds(value)
+        except ValueError as exc:
+            raise TemplateError(f"duration: {exc}; it gave {shown(value)}") from None
     value = plain(step.until, scope, "until") if step.until is not None else None
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -242,10 +244,15 @@ def _fail(work: Work, run: Run, step: Step, scope: Scope) -> None:
     error = plain(step.fail_error, scope, "error") if step.fail_error is not None else {}
     if not isinstance(error, dict):
         error = {"message": str(error)}
-    type = error.get("type", "ToolError")
-    message = error.get("message", f"ended by {step.id}")
-    details = {k: v for k, v in error.items() if k not in ("type", "message")} or None
-    fail(work, run, step, Failure(str(type), str(message), details=details), unhandled=True)
+    message = str(error.get("message", f"ended by {step.id}"))
+    status = error.get("status")
+    failure = Failure(
+        canonical_type(str(error.get("type", "ToolError"))),
+        message,
+        status=status if type(status) is int else None,
+        details=error.get("details"),
+    )
+    fail(work, run, step, failure, unhandled=True)
 
 
 #: Kinds that make no call, though a person may be asked before them.
