@@ -126,7 +126,8 @@ def test_no_key_and_no_password_may_stand_in_a_log(tmp_path: Path, monkeypatch: 
     file = tmp_path / "agiwo.yaml"
     file.write_text(
         "connections:\n  a: {kind: smtp, url: 'smtp://u:pass-%40@h'}\n  b: {kind: postgres, url: 'env:B_URL'}\n"
-        "llm_profiles:\n  p: {base_url: 'http://h', model: m, api_key: 'env:P_KEY'}\n  q: {base_url: 'http://h', model: m, api_key: q-key}\n"
+        "llm_profiles:\n  p: {base_url: 'http://h', model: m, api_key: 'env:P_KEY'}\n"
+        "  q: {base_url: 'http://h', model: m, api_key: q-key}\n"
         "api_keys:\n  - {name: ci, env: CI_KEY}\n"
     )
     for name, value in (("B_URL", "postgresql://u:b-pass@h/d"), ("P_KEY", "p-key"), ("CI_KEY", "ci-key"), ("AGIWO_SECRET_TOKEN", "token")):
