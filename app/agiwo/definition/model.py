@@ -6,7 +6,7 @@ What the parts mean together is not known here; see `reading`, `compile` and `pr
 from __future__ import annotations
 
 from agiwo.definition.compiled import Kind
-from agiwo.definition.report import Path, Report, nearest
+from agiwo.definition.report import Path, Report
 from agiwo.definition.shape import (
     BAD,
     ByKind,
@@ -222,7 +222,7 @@ def step(report: Report, value: JSON, at: Path) -> object:
         known = [k.value for k in Kind]
         report.error(
             "unknown_type", f"there is no step type `{kind[:80]}`", (*at, "type"), found=kind[:80], expected="one of " + ", ".join(known),
-            nearest=nearest(kind, [*known, *LATER_TYPES]),
+            nearest=report.nearest(kind, [*known, *LATER_TYPES]),
         )  # fmt: skip
     return {**_ANY_STEP(report, value, at), "type": None}
 

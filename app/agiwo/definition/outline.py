@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agiwo.definition.compiled import Target, Word
-from agiwo.definition.report import Path, Report, nearest
+from agiwo.definition.report import Path, Report
 from agiwo.definition.shape import BAD, not_supported
 from agiwo.errors import is_a
 from agiwo.template import ROOTS
@@ -105,7 +105,7 @@ def _unknown(made: Outline, report: Report, id: str, at: Path, words: Iterable[s
     known = [*made.ids, *words]
     shown = made.ids if len(made.ids) <= 20 else [*made.ids[:20], "…"]
     expected = "one of " + ", ".join([*shown, *words]) if known else "the id of a step"
-    report.error("unknown_step", f"there is no step `{id[:80]}`", at, found=id[:80], expected=expected, nearest=nearest(id, known))
+    report.error("unknown_step", f"there is no step `{id[:80]}`", at, found=id[:80], expected=expected, nearest=report.nearest(id, known))
 
 
 class _Linker:

@@ -16,6 +16,10 @@ from agiwo.values import JSON, kind_of, pointer, shown
 
 Path = tuple[str | int, ...]
 
+_LONGEST_NAME = 128
+#: Names that are compared for one document before nothing more is guessed: a guess takes time, and nobody reads the thousandth.
+_COMPARISONS = 50_000
+
 
 class Report:
     """The problems of one document.
@@ -30,6 +34,7 @@ class Report:
         self._lines = source.split("\n")
         self.prefix = prefix
         self._found: dict[tuple[str, str, str], Problem] = {}
+        self._comparisons = _COMPARISONS
         for problem in problems:
             self._keep(problem)
 
@@ -62,6 +67,12 @@ class Report:
         place = self.places.get(pointer(*self.prefix, *at))
         return None if place is None else f"line {place.line}"
 
+    def nearest(self, name: str, among: Iterable[str]) -> str | None:
+        """The name that a wrong one was most likely meant to be, as long as this document has not had too many guesses."""
+        names = list(among)
+        self._comparisons -= len(names)
+        return nearest(name, names) if self._comparisons >= 0 else None
+
     @property
     def problems(self) -> tuple[Problem, ...]:
         """All of them, by place."""
@@ -86,10 +97,11 @@ class Report:
 
 
 def nearest(name: str, among: Iterable[str]) -> str | None:
-    """The name that `name` was most likely meant to be, if one is near."""
+    """The name that `name` was most likely meant to be, if one is near; of what is longer than names are it guesses nothing."""
     names = list(among)
-    folded = {n.lower(): n for n in reversed(names)}
-    if name.lower() in folded:
-        return folded[name.lower()]
-    close = difflib.get_close_matches(name, names, 1, 0.6)
+    wanted = name.lower()
+    same = next((n for n in names if len(n) == len(name) and n.lower() == wanted), None)
+    if same is not None or len(name) > _LONGEST_NAME:
+        return same
+    close = difflib.get_close_matches(name, [n for n in names if len(n) <= _LONGEST_NAME], 1, 0.6)
     return close[0] if close else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agiwo.definition.durations import EXPECTED, seconds
-from agiwo.definition.report import Path, Report, nearest
+from agiwo.definition.report import Path, Report
 from agiwo.errors import InvalidInput
 from agiwo.schema import Schema
 from agiwo.values import JSON, kind_of, shown
@@ -67,7 +67,7 @@ class Words:
         if isinstance(value, str) and value in self.later:
             return not_supported(report, at, f"`{value}`")
         expected = "one of " + ", ".join(self.allowed)
-        near = nearest(value, self.allowed) if isinstance(value, str) else None
+        near = report.nearest(value, self.allowed) if isinstance(value, str) else None
         report.error(
             "wrong_value",
             f"expected {expected}, found {kind_of(value)} {shown(value)}",
@@ -217,7 +217,7 @@ class Record:
 
     def _unknown(self, report: Report, name: str, at: Path) -> None:
         expected = "one of " + ", ".join(sorted(self.keys))
-        near = nearest(name, [*self.keys, *self.later])
+        near = report.nearest(name, [*self.keys, *self.later])
         report.error("unknown_key", f"{self.what} has no key `{name[:80]}`", at, key=True, found=name[:80], expected=expected, nearest=near)
 
 

@@ -25,6 +25,8 @@ _META = jsonschema.Draft202012Validator(
 )
 _REFERENCES = ("$ref", "$dynamicRef")
 _SHOWN = 5
+#: Of longer names, and among more of them, nothing is guessed: it would take longer than the check.
+_LONGEST_NAME, _MOST_NAMES = 128, 200
 _TOO_MUCH = Problem("schema_effort", "checking this value against its schema takes too much work: its alternatives multiply at every level")
 
 Accepts = Callable[[Any], bool]
@@ -231,6 +233,8 @@ def _expected(error: jsonschema_rs.ValidationError, kind: str, facts: Mapping[st
 
 
 def nearest(name: str, among: list[str]) -> str | None:
-    """The name in `among` that `name` was most likely meant to be."""
-    close = difflib.get_close_matches(name, among, 1)
+    """The name in `among` that `name` was most likely meant to be; of long lists and long names it guesses nothing."""
+    if len(name) > _LONGEST_NAME or len(among) > _MOST_NAMES:
+        return None
+    close = difflib.get_close_matches(name, [other for other in among if len(other) <= _LONGEST_NAME], 1)
     return close[0] if close else None

@@ -258,3 +258,18 @@ def test_a_document_that_was_fine_compiles_again_to_the_same() -> None:
     again = compile_workflow(result.document, CONTRACTS)
     assert result.workflow is not None
     assert (again.content_hash, again.body.edges) == (result.workflow.content_hash, result.workflow.body.edges)
+
+
+def test_guesses_have_an_end_and_errors_have_none() -> None:
+    rows = [f"    - {{id: step_{n}, type: wait, duration: 1, on_success: stpe_{n}}}\n" for n in range(600)]
+    wrong = [p for p in checked("steps:\n" + "".join(rows)).errors if p.code == "unknown_step"]
+    assert len(wrong) == 600
+    assert wrong[0].nearest == "step_0"
+    assert wrong[-1].nearest is None
+
+
+@pytest.mark.parametrize("much", [200, 50_000])
+def test_of_a_name_longer_than_names_are_nothing_is_guessed(much: int) -> None:
+    long = "".join(chr(0x4E00 + n % 5000) for n in range(much))
+    found = checked(f"input_schema: {{properties: {{{long}x: {{}}}}}}\nsteps:\n  - {{id: a, type: wait, duration: 1, {long}: 1, on_success: {long}}}\n")
+    assert {(p.code, p.nearest) for p in found.errors} >= {("unknown_key", None), ("unknown_step", None)}

@@ -13,7 +13,7 @@ from agiwo.definition.contract import ToolContract
 from agiwo.definition.durations import seconds, worded
 from agiwo.definition.proof.reads import written_keys
 from agiwo.definition.proof.ways import Ways
-from agiwo.definition.report import Path, Report, nearest
+from agiwo.definition.report import Path, Report
 from agiwo.schema import Schema
 from agiwo.template import is_template
 from agiwo.values import JSON, shown
@@ -31,7 +31,7 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
                 (*at, "tool"),
                 found=step.tool[:80],
                 expected="one of " + ", ".join(sorted(contracts)[:30]),
-                nearest=nearest(step.tool, contracts),
+                nearest=report.nearest(step.tool, contracts),
             )
         if step.contract is not None:
             _tool(step, step.contract, source, at, report)
@@ -44,7 +44,7 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
                 where,
                 found=profile[:80],
                 expected="one of " + ", ".join(sorted(models)),
-                nearest=nearest(profile, models),
+                nearest=report.nearest(profile, models),
             )
         _retry(step, source, at, report)
         _wait(step, source, at, report)
@@ -58,7 +58,7 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
                     key=True,
                     found=key,
                     expected="one of " + ", ".join(sorted(declared)) if declared else "a declared key",
-                    nearest=nearest(key, declared),
+                    nearest=report.nearest(key, declared),
                 )
     _clocks(ways, report)
 
@@ -83,7 +83,7 @@ def _parameters(contract: ToolContract, given: Mapping[str, JSON], at: Path, ste
     for name, value in given.items():
         if name in known:
             _constant(contract, known[name], value, (*at, name), report)
-        elif closed or (known and nearest(name, known)):
+        elif closed or (known and report.nearest(name, known)):
             report.error(
                 "unknown_parameter",
                 f"`{contract.name}` has no parameter `{name[:80]}`",
@@ -91,7 +91,7 @@ def _parameters(contract: ToolContract, given: Mapping[str, JSON], at: Path, ste
                 key=True,
                 found=name[:80],
                 expected="one of " + ", ".join(sorted(known)) if known else "no parameters",
-                nearest=nearest(name, known),
+                nearest=report.nearest(name, known),
             )
     for name in schema.get("required", ()):
         if name not in given:

@@ -12,7 +12,7 @@ from agiwo.definition.compiled import Step
 from agiwo.definition.proof.flow import Fact, Flow
 from agiwo.definition.proof.ways import Ways, arrow, bits
 from agiwo.definition.reading import mask_of
-from agiwo.definition.report import Report, nearest
+from agiwo.definition.report import Report
 from agiwo.definition.texts import AFTER, CONTEXT, END, WHEN, Use, place_of
 from agiwo.template import Read, compile_expression, path_text
 
@@ -43,7 +43,11 @@ class _Reads:
             for name in sorted(use.secrets):
                 if self.secrets is not None and name not in self.secrets:
                     self.report.error(
-                        "unknown_secret", f"there is no secret `{name}`", use.at, found=name, nearest=nearest(name, self.secrets)
+                        "unknown_secret",
+                        f"there is no secret `{name}`",
+                        use.at,
+                        found=name,
+                        nearest=self.report.nearest(name, self.secrets),
                     )
         if self.open:
             flow = Flow(self.ways, self.facts)
@@ -105,7 +109,7 @@ class _Reads:
         if not read.path or read.path[0] in declared:
             return
         name = str(read.path[0])
-        near = nearest(name, declared)
+        near = self.report.nearest(name, declared)
         if near is not None:
             self._unknown("unknown_context_key", use, read, name, declared, "there is no context key")
         elif not read.guarded:
@@ -134,7 +138,7 @@ class _Reads:
                     place_of(use, read),
                     found=_text(read),
                 )
-        elif schema.source.get("additionalProperties") is False or (nearest(name, properties) and not read.guarded):
+        elif schema.source.get("additionalProperties") is False or (self.report.nearest(name, properties) and not read.guarded):
             self._unknown("unknown_input", use, read, name, properties, "`input_schema` has no property")
 
     # Outputs
@@ -230,7 +234,7 @@ class _Reads:
             place_of(use, read),
             found=name[:80],
             expected=expected,
-            nearest=nearest(name, known),
+            nearest=self.report.nearest(name, known),
         )
 
     def _error(self, code: str, use: Use, read: Read, message: str, expected: str | None) -> None:
