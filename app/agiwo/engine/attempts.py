@@ -88,7 +88,7 @@ class Attempts:
     def start(self, attempt: Attempt) -> None:
         """Make the call as soon as there is a place for it."""
         if self.draining:
-            self._loop.call_soon(self._hand_back, attempt)
+            self._loop.call_soon(self._answer, attempt, _not_made(attempt))
         elif self.uncommitted < self._most and not self._waiting and self._may_start():
             self._begin(attempt)
         else:
@@ -99,11 +99,12 @@ class Attempts:
         """Make no further call; what has not begun is handed back as such, so that nobody has to wonder what became of it."""
         self.draining = True
         while self._waiting:
-            self._loop.call_soon(self._hand_back, self._waiting.popleft())
+            attempt = self._waiting.popleft()
+            self._loop.call_soon(self._answer, attempt, _not_made(attempt))
 
-    def _hand_back(self, attempt: Attempt) -> None:
+    def _answer(self, attempt: Attempt, outcome: Outcome | ProbeAnswer) -> None:
         if not attempt.ended:
-            self._settle(attempt, ProbeAnswer("failed") if attempt.probe else NotBegun())
+            self._settle(attempt, outcome)
 
     def admit(self) -> None:
         """Start what waits, as far as there is room."""
@@ -128,7 +129,11 @@ class Attempts:
         call = attempt.call
         self._count(attempt)
         self.running.add(attempt)
-        executor = self._executor_for(call.step.kind)
+        try:
+            executor = self._executor_for(call.step.kind)
+        except Exception as exc:
+            self._loop.call_soon(self._answer, attempt, _mistake(attempt, exc))
+            return
         if isinstance(call, StartProbe):
             task: asyncio.Task[Any] = self._loop.create_task(executor.probe(call, attempt.where))
             timeout = call.step.timeout
@@ -248,6 +253,10 @@ class Attempts:
     def _tell(self, name: Happening, attempt: Attempt, data: dict[str, Any]) -> None:
         if self._observe is not None:
             self._observe(Event(name, self._clock.now(), attempt.where, attempt.call.path, attempt.call.attempt, data))
+
+
+def _not_made(attempt: Attempt) -> Outcome | ProbeAnswer:
+    return ProbeAnswer("failed") if attempt.probe else NotBegun()
 
 
 def _mistake(attempt: Attempt, error: BaseException) -> Outcome | ProbeAnswer:

@@ -77,7 +77,12 @@ class Pending:
         return self.held.gone
 
     def settle(self, verdict: Verdict) -> None:
-        self.held.written(self, verdict)
+        try:
+            self.held.written(self, verdict)
+        except Exception:
+            # What is in memory of it can no longer be trusted; the sweep gives it to whoever claims it next.
+            self.held.drop("a mistake of the engine")
+            raise
 
 
 class Held:
@@ -85,7 +90,7 @@ class Held:
 
     __slots__ = (
         "aside", "begun", "committed", "ended", "epoch", "gone", "id", "inbox_seen", "instance", "mailbox", "new", "node", "reading",
-        "refusals", "running", "since", "taken", "tenant", "timer", "timer_due", "watchers", "where", "writing",
+        "refusals", "running", "since", "singly", "taken", "tenant", "timer", "timer_due", "watchers", "where", "writing",
     )  # fmt: skip
 
     def __init__(self, node: Node, instance: Instance, epoch: int, where: Circumstances) -> None:
@@ -110,6 +115,7 @@ class Held:
         self.timer: asyncio.TimerHandle | None = None
         self.timer_due: float | None = None
         self.refusals = 0
+        self.singly = False  # reports are decided one a write, to find the one that the database refuses
         self.aside: str | None = None
         self.gone = False
 
@@ -158,27 +164,33 @@ class Held:
         """Decide whatever waits, unless a write is in flight or the inbox is being read."""
         if self.writing is not None or self.reading or self.gone or self.aside is not None:
             return
-        if self.mailbox:
-            entries, self.mailbox = self.mailbox, []
+        least = 0.0
+        while self.mailbox:
+            entries = self._next_entries()
             try:
                 pending = self._decided(entries)
             except Exception:
                 # The machine is total; if it is wrong after all, one instance stops and says so, and the node goes on.
                 self.instance = self.committed
-                self._set_aside("the machine failed on it", traceback.format_exc())
+                self._set_aside("the machine failed on it", traceback.format_exc(), entries)
                 return
             if pending is not None:
                 self._put(pending)
                 return
             self._settled(entries)
-            if self._quiet(()):
-                self._put(self._pending([], [], [], WriteKind.PARK))
-            else:
-                self.arm(AFTER_NOTHING)
-        elif self._quiet(()):
+            least = AFTER_NOTHING
+        if self._quiet(()):
             self._put(self._pending([], [], [], WriteKind.PARK))
         else:
-            self.arm()
+            self.arm(least)
+
+    def _next_entries(self) -> list[Entry]:
+        if self.singly:
+            entries, self.mailbox = self.mailbox[:1], self.mailbox[1:]
+            self.singly = bool(self.mailbox)
+        else:
+            entries, self.mailbox = self.mailbox, []
+        return entries
 
     def _decided(self, entries: list[Entry]) -> Pending | None:
         instance = self.instance
@@ -204,8 +216,8 @@ class Held:
         return self._pending(entries, commands, records, kind)
 
     def _quiet(self, commands: Iterable[Command]) -> bool:
-        """Whether nothing will happen here for a while: no call under way or ordered, no timer soon."""
-        if self.running or self.instance.ended or any(isinstance(c, StartAttempt | StartProbe) for c in commands):
+        """Whether nothing will happen here for a while: no call under way or ordered, no report left, no timer soon."""
+        if self.running or self.mailbox or self.instance.ended or any(isinstance(c, StartAttempt | StartProbe) for c in commands):
             return False
         due = self.instance.due_at
         return due is None or due > self.node.clock.now() + self.node.park_after
@@ -252,13 +264,17 @@ class Held:
         self.writing = None
         if verdict.answer is Answer.APPLIED:
             self._applied(pending, verdict)
+        elif verdict.answer is Answer.INBOX_MOVED and pending.aside is not None:
+            # Perhaps a person has spoken: whoever claims it next reads the inbox before it is set aside.
+            self._put(replace(pending, write=replace(pending.write, guard_inbox=False, due_at=self.node.clock.now())))
         elif verdict.answer is Answer.INBOX_MOVED:
-            self._undo(pending, pending.entries)
+            self._undo(pending.entries)
             self.reading = True
             self.node.ask_inbox(self)
         elif verdict.answer is Answer.REFUSED:
             self._refused(pending, verdict)
         else:
+            self._settled(pending.entries)
             if verdict.answer is Answer.DUPLICATE:
                 self._answer_begin(verdict)
             self.drop(verdict.answer.value)
@@ -313,23 +329,31 @@ class Held:
             for entry in self.mailbox
         )
 
-    def _undo(self, pending: Pending, entries: list[Entry]) -> None:
+    def _undo(self, entries: list[Entry]) -> None:
         self.instance = self.committed
         self.mailbox[:0] = entries
 
     def _refused(self, pending: Pending, verdict: Verdict) -> None:
-        self.refusals += 1
         if self.node.observe is not None:
             self.node.observe(Event(Happening.REFUSED, self.node.clock.now(), self.where, data={"message": verdict.message}))
         if self.new is not None:
             self._answer_begin(verdict)
             self.drop("refused")
             return
+        if len(pending.entries) > 1:
+            # One of them is the culprit; the others keep what they brought.
+            self.singly = True
+            self._undo(pending.entries)
+            self.pump()
+            return
+        self.refusals += 1
         entries = [_without_poison(entry, verdict.message) for entry in pending.entries]
-        self._undo(pending, entries)
         if self.refusals > 1 or entries == pending.entries:
-            self._set_aside("the database refuses what is to be written", verdict.message)
+            self.instance = self.committed
+            self._set_aside("the database refuses what is to be written", verdict.message, pending.entries)
         else:
+            self._undo(entries)
+            self.singly = len(self.mailbox) > 1
             self.pump()
 
     # ------------------------------------------------------------ time
@@ -372,9 +396,11 @@ class Held:
 
     def set_aside(self, reason: str) -> None:
         """Drive it no longer: it waits for a person, who finds the reason where it is listed."""
-        self._set_aside(reason, "")
+        self._set_aside(reason, "", [])
 
-    def _set_aside(self, reason: str, details: str) -> None:
+    def _set_aside(self, reason: str, details: str, culprits: list[Entry]) -> None:
+        self._settled(culprits + self.mailbox)
+        left = any(entry.item is not None for entry in self.mailbox)
         self.mailbox.clear()
         if self.node.observe is not None:
             data = {"reason": reason, "details": details}
@@ -390,7 +416,9 @@ class Held:
             self.node.attempts.drop(attempt)
         self.running.clear()
         pending = self._pending([], [], [], WriteKind.PARK)
-        write = replace(pending.write, due_at=None, guard_inbox=False, snapshot=None, waiting_for=f"set aside: {reason}")
+        # What was taken from the inbox and not decided must not be slept over: it is looked at anew, without what went wrong.
+        due = self.node.clock.now() if left else None
+        write = replace(pending.write, due_at=due, guard_inbox=not left, snapshot=None, waiting_for=f"set aside: {reason}")
         self._put(replace(pending, write=write, aside=reason))
 
     def drop(self, reason: str) -> None:

@@ -390,7 +390,7 @@ class Engine:
         self._held[claimed.id] = held
         entries = self._entries(held, inbox)
         if claimed.deaths > MOST_DEATHS and not has_orders(inbox):
-            held.inbox_seen = claimed.inbox_seq
+            held.inbox_seen = claimed.inbox_seq if inbox is None else inbox.seq
             held.set_aside(f"{claimed.deaths} nodes died while they drove it")
             return
         if retrieved.begin is not None:

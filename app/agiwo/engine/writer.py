@@ -103,20 +103,11 @@ class Writer:
         return batch
 
     async def _commit(self, batch: list[Waiting]) -> None:
-        began = self._clock.monotonic()
-        verdicts = await self._write([waiting.write for waiting in batch])
-        if self._observe is not None:
-            data = {"writes": len(batch), "seconds": self._clock.monotonic() - began}
-            self._observe(Event(Happening.BATCH_WRITTEN, self._clock.now(), data=data))
-        for waiting, verdict in zip(batch, verdicts, strict=True):
-            if not waiting.dropped:
-                waiting.settle(verdict)
-
-    async def _write(self, writes: list[Write]) -> list[Verdict]:
         pause = FIRST_PAUSE
-        while True:
+        while batch:
+            began = self._clock.monotonic()
             try:
-                verdicts = await self._store.write(writes)
+                verdicts = await self._store.write([waiting.write for waiting in batch])
             except StoreUnavailable as exc:
                 self._tell_lost(str(exc))
             except Exception:
@@ -124,9 +115,26 @@ class Writer:
                 self._tell_lost(traceback.format_exc())
             else:
                 self._tell_back()
-                return verdicts
+                self._settle(batch, verdicts, self._clock.monotonic() - began)
+                return
             await asyncio.sleep(pause * (0.5 + self._random.random()))
             pause = min(pause * 2, LONGEST_PAUSE)
+            # What was dropped meanwhile is not begun late, when nobody here drives it any more.
+            batch = [waiting for waiting in batch if not waiting.dropped]
+
+    def _settle(self, batch: list[Waiting], verdicts: list[Verdict], seconds: float) -> None:
+        if self._observe is not None:
+            self._observe(Event(Happening.BATCH_WRITTEN, self._clock.now(), data={"writes": len(batch), "seconds": seconds}))
+        for waiting, verdict in zip(batch, verdicts, strict=True):
+            if waiting.dropped:
+                continue
+            try:
+                waiting.settle(verdict)
+            except Exception:
+                # One instance's mistake must not end the loop on which all others depend.
+                if self._observe is not None:
+                    data = {"loop": "writer", "traceback": traceback.format_exc()}
+                    self._observe(Event(Happening.LOOP_FAILED, self._clock.now(), data=data))
 
     def _tell_lost(self, message: str) -> None:
         self.down = True
