@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -10,6 +11,7 @@ from agiwo.machine import Record
 from agiwo.machine.reports import Failed
 from kit.machine import Drive, World, all_well, compiled
 
+_TYPED = re.compile(r"\btype: (tool_call|llm_task|wait|approval|set|branch|end|fail)\b")
 HEAD = 'id: w\nversion: "1"\n'
 
 
@@ -17,7 +19,7 @@ def flow(*lines: str, head: str = "", world: World = all_well, input: Any = None
     """An instance of these steps, begun. A line is a flow mapping without braces, a call of `t.pure` where it names no type or tool."""
     out = [textwrap.dedent(head).strip(), "steps:"] if head else ["steps:"]
     for line in lines:
-        if "type:" not in line:
+        if _TYPED.search(line) is None:
             line += ", type: tool_call"
         if "type: tool_call" in line and "tool:" not in line:
             line += ", tool: t.pure"
