@@ -702,6 +702,21 @@ async def test_a_delivery_of_a_dead_node_is_made_by_another_and_no_longer_by_it(
     assert (again.id, again.tries) == (item.id, 2)
 
 
+async def test_deliveries_that_are_given_back_are_due_again_for_this_node_alone(world: World) -> None:
+    node, other = await world.node("n1"), await world.node("n2")
+    a, b = first(), first()
+    await applied(node, replace(a, outbox=(notice(a.id, "x"),)))
+    (mine,) = await node.take_outbox(10)
+    await applied(node, replace(b, outbox=(notice(b.id, "y"),)))
+    (theirs,) = await other.take_outbox(10)
+    await node.release_outbox()
+    (again,) = await node.take_outbox(10)
+    assert (again.id, again.tries) == (mine.id, 2)
+    await other.delivered(theirs.id)
+    await node.release_outbox()
+    assert [item.id for item in await other.take_outbox(10)] == [mine.id]
+
+
 # --- versions and the journal ----------------------------------------------------------------------------------------
 
 

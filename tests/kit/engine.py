@@ -416,6 +416,10 @@ class ShelfStore:
         self.shelf.taken.update(row.id for row in rows)
         return [OutboxItem(row.id, "default", None, row.kind, row.target, row.body, 1) for row in rows]
 
+    async def release_outbox(self) -> None:
+        self._up()
+        self.shelf.taken.clear()
+
     async def delivered(self, id: UUID) -> None:
         self.shelf.outbox = [row for row in self.shelf.outbox if row.id != id]
 

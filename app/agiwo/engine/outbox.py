@@ -1,4 +1,4 @@
-"""Delivers what stands in the outbox, at least once, one after the other for an instance.
+"""Delivers what stands in the outbox, at least once; the storage gives out only the oldest open one of an instance.
 
 A failed delivery is put off, longer each time, and given up after about a day; no workflow waits for it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from random import Random
+from uuid import UUID
 
 from agiwo.clock import Clock
 from agiwo.engine.events import Event, Happening, Observe
@@ -33,31 +34,42 @@ class Outbox:
         self._clock = clock
         self._random = random
         self._observe = observe
+        self._in_doubt = False  # the storage may hold something as taken by us of which nothing is under way here
+        self._unsettled: dict[UUID, tuple[str, float | None] | None] = {}  # what became of a delivery, until the storage knows it
 
     async def round(self) -> float:
-        """Deliver what is due; gives the seconds until it should be looked at again."""
+        """Deliver what is due; gives the seconds until it should be looked at again. Raises StoreUnavailable."""
+        if self._in_doubt:
+            for id in list(self._unsettled):
+                await self._settle(id)
+            await self._store.release_outbox()
+        self._in_doubt = True
         items = await self._store.take_outbox(AT_ONCE)
-        lines: dict[object, list[OutboxItem]] = {}
-        for item in items:
-            lines.setdefault(item.instance or item.id, []).append(item)
-        if lines:
-            await asyncio.gather(*map(self._deliver_in_order, lines.values()))
+        for ended in await asyncio.gather(*map(self._deliver, items), return_exceptions=True):
+            if ended is not None:
+                raise ended
+        self._in_doubt = False
         return BUSY if items else IDLE
-
-    async def _deliver_in_order(self, items: list[OutboxItem]) -> None:
-        for item in items:
-            await self._deliver(item)
 
     async def _deliver(self, item: OutboxItem) -> None:
         failed = await self._try(item)
         if failed is None:
-            await self._store.delivered(item.id)
+            self._unsettled[item.id] = None
             self._tell(Happening.DELIVERED, item, {})
-            return
-        gave_up = item.tries >= TRIES
-        delay = min(FIRST_DELAY * 2 ** min(item.tries - 1, 20), LONGEST_DELAY) * (1 + 0.1 * self._random.random())
-        await self._store.not_delivered(item.id, failed, None if gave_up else self._clock.now() + delay)
-        self._tell(Happening.NOT_DELIVERED, item, {"message": failed, "gave_up": gave_up})
+        else:
+            gave_up = item.tries >= TRIES
+            delay = min(FIRST_DELAY * 2 ** min(item.tries - 1, 20), LONGEST_DELAY) * (1 + 0.1 * self._random.random())
+            self._unsettled[item.id] = (failed, None if gave_up else self._clock.now() + delay)
+            self._tell(Happening.NOT_DELIVERED, item, {"message": failed, "gave_up": gave_up})
+        await self._settle(item.id)
+
+    async def _settle(self, id: UUID) -> None:
+        failed = self._unsettled[id]
+        if failed is None:
+            await self._store.delivered(id)
+        else:
+            await self._store.not_delivered(id, *failed)
+        del self._unsettled[id]
 
     async def _try(self, item: OutboxItem) -> str | None:
         """Why it failed, or None."""

@@ -79,8 +79,9 @@ def _approval(command: OpenApproval) -> ApprovalRow:
 
 
 def _notices(instance: Instance, command: OpenApproval) -> Iterable[OutboxRow]:
-    for channel in command.notify:
-        for approver in command.approvers:
+    # Whoever is named twice is told once: the id is derived, and a second row under it would be refused.
+    for channel in dict.fromkeys(command.notify):
+        for approver in dict.fromkeys(command.approvers):
             yield OutboxRow(
                 id=derived_uuid(instance.id, NOTICE, command.id, channel, approver),
                 kind=NOTICE,

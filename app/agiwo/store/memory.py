@@ -333,6 +333,12 @@ class MemoryStore:
                 taken.append(OutboxItem(d.row.id, d.tenant, d.instance, d.row.kind, d.row.target, d.row.body, d.tries))
         return taken
 
+    async def release_outbox(self) -> None:
+        self._open()
+        for d in self.database.outbox.values():
+            if d.owner == self._node:
+                d.owner = None
+
     async def delivered(self, id: UUID) -> None:
         self._open()
         d = self.database.outbox[id]

@@ -120,6 +120,9 @@ class PostgresStore:
             for row in await self._ask("take_outbox_if_alive", self._node, limit)
         ]
 
+    async def release_outbox(self) -> None:
+        await self._ask("release_deliveries_if_owner", self._node)
+
     async def delivered(self, id: UUID) -> None:
         await self._ask("settle_delivery_if_owner", self._node, id)
 

@@ -136,7 +136,8 @@ async def test_a_retry_waits_in_the_storage_and_uses_the_same_key(world: Make) -
 
 
 async def test_an_approval_is_asked_in_one_write_with_its_notices_and_parks(world: Make) -> None:
-    gate = Gate("before", approvers=("user:x@example.org", "role:boss"), notify=("mail",), timeout=600.0)
+    twice = ("user:x@example.org", "role:boss", "user:x@example.org")
+    gate = Gate("before", approvers=twice, notify=("mail", "mail"), timeout=600.0)
     w = world(row(tool("a", gate=gate)))
     engine = await w.node()
     id, ended = await w.begin(engine)
@@ -144,6 +145,7 @@ async def test_an_approval_is_asked_in_one_write_with_its_notices_and_parks(worl
     (write,) = (write for batch in w.stores[0].writes for write in batch)
     assert [row.body["to"] for row in write.outbox] == ["user:x@example.org", "role:boss"]
     assert {row.target for row in write.outbox} == {"mail"}
+    assert len({row.id for row in write.outbox}) == 2
     (approval,) = write.approvals
     assert w.shelf.rows[id].waiting_for == "approval of a"
     decision = {"approval": str(approval.id), "action": "approve", "by": "user:x@example.org", "channel": "api"}

@@ -7,10 +7,12 @@ from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+
 from agiwo.engine.events import Happening
 from agiwo.engine.outbox import LONGEST_DELAY, TRIES, Outbox
 from agiwo.errors import NetworkError
-from agiwo.ports.store import OutboxItem
+from agiwo.ports.store import OutboxItem, StoreUnavailable
 from kit.engine import Moments, Shelf, ShelfStore, TestClock
 
 
@@ -73,11 +75,64 @@ async def test_what_is_delivered_is_marked_and_one_failure_holds_up_no_other() -
     assert [event.data["gave_up"] for event in moments.all(Happening.NOT_DELIVERED)] == [False] * 3
 
 
-async def test_the_deliveries_of_an_instance_keep_their_order() -> None:
-    clock, postman, one = TestClock(), Postman(), uuid4()
-    store = Deliveries(clock, *(item(f"n{n}", instance=one) for n in range(5)))
-    await outbox(store, postman, Moments(), clock).round()
-    assert postman.seen == [f"n{n}" for n in range(5)]
+class Shaken(Deliveries):
+    """Rows that stay taken until they are settled or given back; the next call of the name in `lost` is done and its answer lost."""
+
+    def __init__(self, clock: TestClock, *items: OutboxItem) -> None:
+        super().__init__(clock, *items)
+        self.away: dict[UUID, OutboxItem] = {}
+        self.lost: str | None = None
+        self.refused: str | None = None
+
+    def _answer(self, name: str) -> None:
+        if self.lost == name:
+            self.lost = None
+            raise StoreUnavailable("the answer was lost")
+
+    def _ask(self, name: str) -> None:
+        if self.refused == name:
+            self.refused = None
+            raise StoreUnavailable("nobody answers")
+
+    async def take_outbox(self, limit: int) -> list[OutboxItem]:
+        taken = await super().take_outbox(limit)
+        self.away |= {item.id: item for item in taken}
+        self._answer("take")
+        return taken
+
+    async def release_outbox(self) -> None:
+        self.items += self.away.values()
+        self.away.clear()
+
+    async def delivered(self, id: UUID) -> None:
+        self._ask("settle")
+        del self.away[id]
+        self.done.append(id)
+
+
+async def test_a_delivery_whose_taking_was_not_heard_of_is_made_in_the_next_round() -> None:
+    clock, postman = TestClock(), Postman()
+    store = Shaken(clock, item("a"))
+    box = outbox(store, postman, Moments(), clock)
+    store.lost = "take"
+    with pytest.raises(StoreUnavailable):
+        await box.round()
+    await box.round()
+    assert postman.seen == ["a"]
+    assert store.away == {} and len(store.done) == 1
+
+
+async def test_a_delivery_that_could_not_be_marked_is_marked_later_and_not_made_again() -> None:
+    clock, postman = TestClock(), Postman()
+    items = [item("a"), item("b")]
+    store = Shaken(clock, *items)
+    box = outbox(store, postman, Moments(), clock)
+    store.refused = "settle"
+    with pytest.raises(StoreUnavailable):
+        await box.round()
+    await box.round()
+    assert sorted(postman.seen) == ["a", "b"]
+    assert store.away == {} and set(store.done) == {one.id for one in items}
 
 
 async def test_the_pauses_grow_to_an_hour_and_end_after_about_a_day() -> None:

@@ -20,6 +20,10 @@ FROM free f
 WHERE o.shard = f.shard AND o.id = f.id
 RETURNING o.id, o.tenant, o.instance_id, o.kind, o.target, o.body, o.tries;
 
+-- name: release_deliveries_if_owner
+-- Give back what this node has taken: the answer to the taking, or to the settling, was lost.
+UPDATE agiwo.outbox SET owner = NULL WHERE owner = $1::bigint;
+
 -- name: settle_delivery_if_owner
 -- A delivery was made.
 UPDATE agiwo.outbox SET state = 'delivered', owner = NULL, settled_at = now(), last_error = NULL
