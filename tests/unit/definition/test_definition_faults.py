@@ -268,7 +268,7 @@ def test_guesses_have_an_end_and_errors_have_none() -> None:
     assert wrong[-1].nearest is None
 
 
-@pytest.mark.parametrize("much", [200, 1000])
+@pytest.mark.parametrize("much", [129, 200])
 def test_of_a_name_longer_than_names_are_nothing_is_guessed(much: int) -> None:
     long = "".join(chr(0x4E00 + n % 5000) for n in range(much))
     found = checked(f"input_schema: {{properties: {{{long}x: {{}}}}}}\nsteps:\n  - {{id: a, type: wait, duration: 1, {long}: 1, on_success: {long}}}\n")
