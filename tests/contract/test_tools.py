@@ -23,7 +23,6 @@ from agiwo.values import canonical, check
 
 @tool(name="user.waits", effect="read", parameters={"n": {"type": "integer"}})
 async def users_async(n: int, ctx: ToolContext) -> dict[str, Any]:
-    ctx.heartbeat()
     await asyncio.sleep(0)
     return {"n": n, "key": ctx.idempotency_key}
 

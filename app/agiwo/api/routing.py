@@ -5,7 +5,6 @@ Says nothing about what any route does.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -19,11 +18,12 @@ from starlette.responses import Response
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.guard import Seen
 from agiwo.errors import InvalidInput, Problem, Unauthenticated, ValueRefused
+from agiwo.service.beside import beside
 from agiwo.service.callers import Caller
 from agiwo.values import decode_strict, pointer, shown
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
-#: Bytes of JSON above which it is read beside the loop, in which leases are kept: ten megabytes take seconds.
+#: Bytes of JSON above which it is read beside the loop: ten megabytes take seconds.
 _LARGE = 200_000
 _MEDIA_TYPE_OF_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 
@@ -94,7 +94,7 @@ async def read_json(request: Request, *, optional: bool = True) -> Any:
         return {}
     check_media_type(request)
     try:
-        return decode_strict(raw) if len(raw) <= _LARGE else await asyncio.to_thread(decode_strict, raw)
+        return decode_strict(raw) if len(raw) <= _LARGE else await beside(decode_strict, raw)
     except ValueRefused as exc:
         # Text that is no JSON is malformed; JSON that we cannot keep is understood and refused.
         code = "malformed" if exc.message.startswith("the text is not") else exc.code

@@ -29,8 +29,8 @@ class ToolContract:
     """Name, schemas and promises of a tool.
 
     `parameters` and `result` are JSON Schemas (2020-12) of objects and of the result; `uses` says of a parameter (by name) that its text is
-    `sql`, `html`, `command` or `url`; `timeout` is the default seconds of one attempt; `reconcile` whether the tool can be asked if an earlier
-    call was done.
+    `sql`, `html`, `command` or `url`; `timeout` is the default seconds of one attempt; `reconcile` whether the tool can be asked if an
+    earlier call was done.
     """
 
     name: str
@@ -42,7 +42,6 @@ class ToolContract:
     timeout: float | None = None
     uses: Mapping[str, str] = field(default_factory=dict)
     reconcile: bool = False
-    concurrency_key: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -93,7 +93,7 @@ llm: Check = ByKind("the name of a model profile, or an object", {
             "model": name,
             "temperature": Number(0, 2, whole=False),
             "max_tokens": Number(1, 10_000_000),
-            "seed": Number(-(2**63), 2**63 - 1),
+            "seed": Number(0, 2**63 - 1),
         },
         later=("fallback", "structured"),
     ),

@@ -15,6 +15,7 @@ from agiwo.definition.compiled import Workflow
 from agiwo.definition.contract import ToolContract
 from agiwo.errors import NotFound
 from agiwo.ports.records import Records, StoredVersion, VersionLine
+from agiwo.service.beside import beside
 
 Key = tuple[str, str, str]
 
@@ -52,7 +53,7 @@ class Catalog:
             found = self._compiled.get(key)
             if found is None:
                 stored = await self.stored(tenant, workflow, version)
-                found = await asyncio.to_thread(compile_workflow, stored.document, self._tools())
+                found = await beside(compile_workflow, stored.document, self._tools())
                 self.keep(tenant, found)
         self._compiling.pop(key, None)
         return found

@@ -5,7 +5,6 @@ It judges nothing itself; the definition's own checks do, and the storage decide
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from agiwo.definition import Checked, ToolContract, check, content_hash, load
 from agiwo.errors import Conflict, DefinitionRefused, Problem
 from agiwo.ports.records import NewVersion, Published, Records
+from agiwo.service.beside import beside
 from agiwo.service.callers import AUTHOR, Caller
 from agiwo.service.definitions import Catalog
 from agiwo.service.ranks import label_of, rank
@@ -61,13 +61,10 @@ class Publishing:
         self._catalog = catalog
         self._tools = tools
         self._models = models
-        self._judging = asyncio.Lock()
 
     async def validate(self, text: bytes) -> Examined:
         """Read YAML or JSON and judge it; stores nothing and never raises for a bad document."""
-        # A large definition takes seconds: beside the loop, for leases are kept there, and one at a time, so that many take no more of it.
-        async with self._judging:
-            return await asyncio.to_thread(self._judged, text)
+        return await beside(self._judged, text)
 
     def _judged(self, text: bytes) -> Examined:
         return Examined(check(load(text), self._tools(), models=self._models), text.decode("utf-8", "replace"))

@@ -74,7 +74,8 @@ class Metrics:
 
     def _on_attempt(self, event: Event) -> None:
         outcome = event.data["outcome"]
-        word = outcome.failure.type if isinstance(outcome, Failed) else "stopped" if isinstance(outcome, Stopped | NotBegun) else "succeeded"
+        stopped = isinstance(outcome, Stopped | NotBegun)
+        word = outcome.failure.type if isinstance(outcome, Failed) else "stopped" if stopped else "succeeded"
         self._attempts.labels(event.data["kind"], word).inc()
         self._calls.labels(event.data["kind"]).observe(event.data["seconds"])
 

@@ -20,17 +20,13 @@ def _silent(message: str, **fields: Any) -> None:
     """Nobody listens."""
 
 
-def _no_sign() -> None:
-    """Nobody waits for a sign."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Where a call belongs and what it may use.
 
     `step` is the path of the step; `idempotency_key` is the same for all attempts of one step run. `deadline` is a time of
-    `clock.monotonic()` in seconds, None without a limit. `log(message, **fields)` writes a line of the instance's log; `heartbeat()` gives
-    the sign of life that a step with `heartbeat` asks for. `secrets` gives a secret's value by its name.
+    `clock.monotonic()` in seconds, None without a limit. `log(message, **fields)` writes a line of the instance's log. `secrets` gives a
+    secret's value by its name.
     """
 
     instance_id: str = ""
@@ -47,7 +43,6 @@ class ToolContext:
     connections: Connections = field(default_factory=Connections)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     log: Log = _silent
-    heartbeat: Callable[[], None] = _no_sign
 
     def remaining(self, at_most: float | None = None) -> float | None:
         """Seconds until the deadline, never below 0 and never above `at_most`; None if neither bounds it."""

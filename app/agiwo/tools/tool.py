@@ -78,7 +78,6 @@ def tool(
     timeout: float | None = None,
     uses: Mapping[str, str] | None = None,
     reconcile: Reconcile | None = None,
-    concurrency_key: str | None = None,
     keeps_off: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function.
@@ -109,7 +108,6 @@ def tool(
             timeout=timeout,
             uses=dict(uses or {}),
             reconcile=reconcile is not None,
-            concurrency_key=concurrency_key,
         )
         return Tool(
             contract=contract,

@@ -114,6 +114,17 @@ async def test_more_rows_than_allowed_are_an_error_and_never_cut_off(db: Db) -> 
     assert len(await db.rows("SELECT * FROM sales LIMIT 3", max_rows=3)) == 3
 
 
+async def test_a_result_that_would_fill_the_memory_is_an_error(db: Db) -> None:
+    megabyte = "hex(zeroblob(500000))" if db.spec.kind == "sqlite" else "repeat('x', 1000000)"
+    many = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40) SELECT i, {megabyte} AS big FROM n"
+    assert (await db.failing(many)).type == "PayloadTooLarge"
+    assert len(await db.rows(f"{many} LIMIT 20")) == 20
+
+
+async def test_sqlite_makes_no_value_that_is_too_large(sqlite: Db) -> None:
+    assert (await sqlite.failing("SELECT zeroblob(900000000) AS big")).type == "PayloadTooLarge"
+
+
 async def test_two_columns_of_one_name_are_refused(db: Db) -> None:
     assert "two columns" in (await db.failing("SELECT id, note AS id FROM sales")).message
 

@@ -19,12 +19,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agiwo.errors import NetworkError, StepError, ValidationError
 from agiwo.outbound.connections import Connections, ConnectionSpec
-from agiwo.tools.sql.rows import column_names, encoded, moment, number, row, too_many
+from agiwo.tools.sql.rows import Rows, column_names, encoded, moment, number
 from agiwo.tools.sql.statement import bound
 from agiwo.values import decode, encode
 
 _GRACE = 0.8
 _DEFAULT_POOL = 5
+_AHEAD = 200  # rows that are fetched at once
 _CANNOT_BE_READ = (asyncpg.SyntaxOrAccessError, asyncpg.DataError)
 _INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _SETTINGS = {"TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "iso_8601", "application_name": "agiwo"}
@@ -77,12 +78,10 @@ async def _read(driver: asyncpg.Connection, query: str | Mapping[str, Any], most
         await transaction.start()
         if within is not None:
             await driver.execute(f"SET LOCAL statement_timeout = {max(1, int(within * 1000))}")
-        rows: list[dict[str, Any]] = []
-        async for record in prepared.cursor(*values, prefetch=min(most + 1, 1000)):
-            if len(rows) == most:
-                raise too_many(most)
-            rows.append(row(columns, record.values(), len(rows)))
-        return rows
+        rows = Rows(columns, most)
+        async for record in prepared.cursor(*values, prefetch=min(most + 1, _AHEAD)):
+            rows.take(record.values())
+        return rows.taken
     finally:
         await _roll_back(driver, transaction.rollback)
 

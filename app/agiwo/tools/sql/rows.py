@@ -17,6 +17,8 @@ from agiwo.values import MAX_DIGITS, shown
 
 _MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(?:([+-]\d\d)(?::?(\d\d))?(?::?(\d\d))?)?")
 _WHOLE = re.compile(r"-?\d+")
+#: Bytes, about, that all rows of a result may have together.
+MAX_SIZE = 32_000_000
 
 
 def number(text: str) -> int | float | str:
@@ -59,6 +61,39 @@ def row(columns: Sequence[str], values: Iterable[Any], index: int) -> dict[str, 
     return {name: _plain(value, name, index) for name, value in zip(columns, values, strict=True)}
 
 
+class Rows:
+    """The rows of a result as objects, taken one by one: `most` at most, and of MAX_SIZE together, so that no result fills the memory."""
+
+    def __init__(self, columns: Sequence[str], most: int) -> None:
+        self.taken: list[dict[str, Any]] = []
+        self._columns = columns
+        self._most = most
+        self._size = 0
+
+    def take(self, values: Iterable[Any]) -> None:
+        """Raises StepError (PayloadTooLarge) for one row too many, and ValidationError that names the place of what JSON cannot hold."""
+        if len(self.taken) == self._most:
+            raise StepError(f"the result has more than {self._most} rows: narrow the statement, or raise max_rows", type="PayloadTooLarge")
+        made = row(self._columns, values, len(self.taken))
+        self._size += sum(map(_size, made.values()))
+        if self._size > MAX_SIZE:
+            raise too_large()
+        self.taken.append(made)
+
+
+def too_large() -> StepError:
+    """More than a value may hold; nothing is cut off in silence."""
+    return StepError(f"the result is larger than {MAX_SIZE:,} bytes: narrow the statement", type="PayloadTooLarge")
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return 8 + sum(map(_size, value))
+    return 8 + sum(len(key) + _size(item) for key, item in value.items()) if isinstance(value, dict) else 8
+
+
 def _plain(value: Any, column: str, index: int) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValidationError(f"row {index}, column {shown(column)}: {value} is no JSON number; choose what it means in the statement")
@@ -71,8 +106,3 @@ def _plain(value: Any, column: str, index: int) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item, column, index) for key, item in value.items()}
     raise ValidationError(f"row {index}, column {shown(column)}: a {type(value).__name__} has no JSON form; cast it to text")
-
-
-def too_many(most: int) -> StepError:
-    """More rows than were asked for at most; nothing is cut off in silence."""
-    return StepError(f"the result has more than {most} rows: narrow the statement, or raise max_rows", type="PayloadTooLarge")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from agiwo.errors import StepError, ValidationError
 from agiwo.outbound.connections import ConnectionSpec
-from agiwo.tools.sql.rows import column_names, row, too_many
+from agiwo.tools.sql.rows import MAX_SIZE, Rows, column_names, too_large
 from agiwo.tools.sql.statement import Statement, bound
 from agiwo.values import encode
 
@@ -49,15 +49,14 @@ def _read(spec: ConnectionSpec, statement: Statement, most: int, stop: threading
         raise StepError(f"the file of the connection {spec.name!r} cannot be opened", type="Unavailable", not_done=True) from None
     try:
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in _REFUSED else sqlite3.SQLITE_OK)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SIZE)
         connection.set_progress_handler(stop.is_set, _STEPS_BETWEEN_LOOKS)
         cursor = connection.execute(statement.text, [_bindable(value) for value in statement.values])
         columns = column_names(column[0] for column in cursor.description or ())
-        rows: list[dict[str, Any]] = []
+        rows = Rows(columns, most)
         for values in cursor:
-            if len(rows) == most:
-                raise too_many(most)
-            rows.append(row(columns, values, len(rows)))
-        return rows
+            rows.take(values)
+        return rows.taken
     except sqlite3.Error as exc:
         raise _failure(exc, spec) from None
     except OverflowError:
@@ -75,6 +74,8 @@ def _failure(exc: sqlite3.Error, spec: ConnectionSpec) -> StepError:
     code = getattr(exc, "sqlite_errorcode", None)
     if code in (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY):
         return StepError(f"{said} (only reading is allowed)", type="PermissionDenied", not_done=True)
+    if code == sqlite3.SQLITE_TOOBIG:
+        return too_large()
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN):
         return StepError(said, type="Unavailable", not_done=True)
     return StepError(said, type="ToolError")
