@@ -223,13 +223,40 @@ def _expected(error: jsonschema_rs.ValidationError, kind: str, facts: Mapping[st
     if kind in ("anyOf", "oneOf"):
         ways = {_expected(e, e.kind.name, e.kind.as_dict()) for branch in facts.get("context", ()) for e in branch}
         inside = "; or ".join(sorted(ways)[:6])
-        return f"exactly one of: {inside}" if kind == "oneOf" else inside or "one of the allowed forms"
+        if kind == "oneOf":
+            return f"exactly one of: {inside}" if inside else "what fits exactly one of the allowed forms"
+        return inside or "one of the allowed forms"
     if kind == "required":
         return f"an object with {shown(facts['property'])}"
-    if "limit" in facts:
-        return f"{kind} {facts['limit']}"
-    # The validator's own words name the rule; the value is cut out because `found` shows it already.
-    return error.message.removeprefix(shown(error.instance, 10**6)).strip()[:200] or kind
+    if kind == "propertyNames":
+        inner = facts["error"]
+        return "names of which each is " + _expected(inner, inner.kind.name, inner.kind.as_dict())
+    if kind in _RULES:
+        return _RULES[kind].format(*(value[:200] if isinstance(value, str) else shown(value, 200) for value in facts.values()))
+    # A rule without words of ours: the validator's, without the value, which `found` shows already.
+    return f"the rule `{kind}` kept ({error.message.removeprefix(shown(error.instance, 10**6)).strip()[:200]})"
+
+
+#: What each rule asks for, with its one fact filled in.
+_RULES = {
+    "pattern": "a text that matches {0}",
+    "format": "a text of the form {0}",
+    "minLength": "a text of at least {0} characters",
+    "maxLength": "a text of at most {0} characters",
+    "minimum": "at least {0}",
+    "maximum": "at most {0}",
+    "exclusiveMinimum": "more than {0}",
+    "exclusiveMaximum": "less than {0}",
+    "multipleOf": "a multiple of {0}",
+    "minItems": "a list of at least {0} items",
+    "maxItems": "a list of at most {0} items",
+    "uniqueItems": "a list of different items",
+    "contains": "a list with an item of the wanted form",
+    "minProperties": "an object of at least {0} keys",
+    "maxProperties": "an object of at most {0} keys",
+    "not": "anything that does not fit {0}",
+    "falseSchema": "nothing in this place",
+}
 
 
 def nearest(name: str, among: list[str]) -> str | None:

@@ -262,3 +262,25 @@ def test_an_integer_survives_the_way_through_text(number: int) -> None:
 def test_a_float_survives_the_way_through_text(number: float) -> None:
     text = Schema.compile({"type": "string"}).coerce(number)
     assert Schema.compile({"type": "number"}).coerce(text) == number
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"pattern": "^[0-9]{4}-W[0-9]{2}$"}, "x", 'expected a text that matches ^[0-9]{4}-W[0-9]{2}$, found string "x"'),
+        ({"format": "email"}, "x", 'expected a text of the form email, found string "x"'),
+        ({"minLength": 3}, "a", 'expected a text of at least 3 characters, found string "a"'),
+        ({"maximum": 2}, 3, "expected at most 2, found integer 3"),
+        ({"exclusiveMinimum": 3}, 3, "expected more than 3, found integer 3"),
+        ({"multipleOf": 2}, 3, "expected a multiple of 2, found integer 3"),
+        ({"maxItems": 1}, [1, 2], "expected a list of at most 1 items, found array [1,2]"),
+        ({"uniqueItems": True}, [1, 1], "expected a list of different items, found array [1,1]"),
+        ({"not": {"type": "string"}}, "a", 'expected anything that does not fit {"type":"string"}, found string "a"'),
+        ({"propertyNames": {"pattern": "^a"}}, {"b": 1}, 'expected names of which each is a text that matches ^a, found object {"b":1}'),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, 1, "expected what fits exactly one of the allowed forms, found integer 1"),
+        ({"contains": {"const": 1}}, [2], "expected a list with an item of the wanted form, found array [2]"),
+        (False, 1, "expected nothing in this place, found integer 1"),
+    ],
+)
+def test_a_misfit_says_what_was_expected_and_never_the_opposite(schema: Any, value: Any, said: str) -> None:
+    assert [problem.message for problem in Schema.compile(schema).problems(value)] == [said]
