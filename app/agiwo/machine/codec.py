@@ -12,7 +12,7 @@ from uuid import UUID
 from immutables import Map
 
 from agiwo.definition.compiled import Workflow
-from agiwo.machine.state import NOTHING, Ending, Instance, InstanceStatus, Jump, Phase, Run, Scope, Settled, StepStatus, Write
+from agiwo.machine.state import NOTHING, Ending, Instance, InstanceStatus, Jump, Overlap, Phase, Run, Scope, Settled, StepStatus
 
 FORMAT = 1
 
@@ -49,8 +49,8 @@ def snapshot(instance: Instance) -> dict[str, Any]:
         out["labels"] = dict(instance.labels)
     if instance.ended_at is not None:
         out["ended_at"] = instance.ended_at
-    if instance.unfolded:
-        out["unfolded"] = [[w.key, w.value, w.step, w.iteration] for w in instance.unfolded]
+    if instance.overlaps:
+        out["overlaps"] = [[key, o.base, o.has_base, sorted(o.parts.items())] for key, o in sorted(instance.overlaps.items())]
     if instance.ending is not None:
         e = instance.ending
         out["ending"] = {"status": str(e.status), "error": e.error, "by": e.by, "reason": e.reason, "output": e.output}
@@ -93,7 +93,7 @@ def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) 
         started_at=data["started_at"],
         ended_at=data.get("ended_at"),
         values=Map(data["values"]),
-        unfolded=tuple(Write(*write) for write in data.get("unfolded", ())),
+        overlaps=Map({key: Overlap(base, has, Map({s: p for s, p in parts})) for key, base, has, parts in data.get("overlaps", ())}),
         scope=Scope(
             latest=Map({k: v for k, v in scope["latest"]}),
             live=int(scope["live"], 16),

@@ -14,7 +14,7 @@ from immutables import Map
 
 from agiwo.definition.compiled import JoinKind, Step, Workflow
 from agiwo.machine.commands import Record
-from agiwo.machine.reducers import fold
+from agiwo.machine.reducers import ABSENT, written
 from agiwo.machine.state import (
     ENDED_STEP,
     NOTHING,
@@ -27,7 +27,6 @@ from agiwo.machine.state import (
     Scope,
     Settled,
     StepStatus,
-    Write,
 )
 from agiwo.machine.transitions import INSTANCE, STEP, IllegalTransition
 
@@ -71,13 +70,12 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
     if found not in sources:
         raise IllegalTransition(f"{record.type} for {path}, which is {found}")
     scope = instance.scope
-    values, unfolded = instance.values, instance.unfolded
+    values, overlaps = instance.values, instance.overlaps
     if run is None:
         id, iteration = parse_path(path)
         step = instance.workflow.body[id]
-        if unfolded and not scope.live:
-            # Nothing is live beside this step, so what was written before it is behind it: fold in the order of the graph.
-            values, unfolded = fold(instance.workflow.state, values, unfolded), ()
+        if not scope.live:
+            overlaps = NOTHING  # nothing is live beside this step, so what was written before is behind it
         run = Run(step.index, id, path, iteration, StepStatus.PENDING, begun_at=record.at, cause=data.get("cause"))
         scope = _begun(scope, step, iteration, data)
     else:
@@ -93,7 +91,8 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
         if run.commit is not None:
             commits = run.commit
         for key, value in data.get("writes", ()):
-            unfolded = (*unfolded, Write(key, value, step.index, run.iteration))
+            now, overlap = written(instance.workflow.state.get(key), overlaps.get(key), values.get(key, ABSENT), step.index, value)
+            values, overlaps = values.set(key, now), overlaps.set(key, overlap)
     return instance._replace(
         seq=record.seq,
         scope=scope,
@@ -101,7 +100,7 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
         timers=timers,
         commits=commits,
         values=values,
-        unfolded=unfolded,
+        overlaps=overlaps,
     )
 
 
@@ -342,8 +341,7 @@ def _instance_ended(instance: Instance, record: Record, data: Mapping[str, Any])
         ending=replace(ending, output=data.get("output"), error=data.get("error")),
         ended_at=record.at,
         timers=Map(),
-        values=fold(instance.workflow.state, instance.values, instance.unfolded),
-        unfolded=(),
+        overlaps=NOTHING,
         not_run=data.get("not_run", NOTHING),
     )
 

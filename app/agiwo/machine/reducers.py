@@ -1,18 +1,18 @@
-"""How writes to context and state meet: one function a reducer, and the fold of writes that happened side by side.
+"""How writes to context and state meet: one function a reducer, and the joining of writes that happened side by side.
 
 A reducer takes the present value (or ABSENT) and the written one and gives the next; it never changes either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from immutables import Map
 
 from agiwo.definition.compiled import StateKey
 from agiwo.errors import ValidationError
-from agiwo.machine.state import Write
+from agiwo.machine.state import Overlap
 from agiwo.values import canonical, kind_of
 
 
@@ -99,16 +99,27 @@ def initial(keys: Mapping[str, StateKey]) -> dict[str, Any]:
     return out
 
 
-def reduce(key: StateKey | None, old: Any, new: Any) -> Any:
-    """One write. Raises ValidationError if the reducer cannot take the value."""
+def reduce(key: StateKey | None, old: Any, new: Any, *, joined: bool = False) -> Any:
+    """One write, or with `joined` what several came to. Raises ValidationError if the reducer cannot take the value."""
+    name = "replace" if key is None else key.reducer
+    if joined and name == "append":
+        name = "extend"
     try:
-        return REDUCERS["replace" if key is None else key.reducer](old, new)
+        return REDUCERS[name](old, new)
     except TypeError:
         raise ValidationError(f"{key.reducer if key else 'replace'} cannot compare {kind_of(old)} with {kind_of(new)}") from None
 
 
-def fold(keys: Mapping[str, StateKey], values: Map[str, Any], writes: Iterable[Write]) -> Map[str, Any]:
-    """Writes of steps that ran side by side, in the order of the graph and not of arrival."""
-    for write in sorted(writes, key=lambda w: (w.step, w.iteration)):
-        values = values.set(write.key, reduce(keys.get(write.key), values.get(write.key, ABSENT), write.value))
-    return values
+def written(declared: StateKey | None, overlap: Overlap | None, now: Any, step: int, value: Any) -> tuple[Any, Overlap]:
+    """What a key has after `step` wrote `value`, and its overlap from then on; `now` is what it has at present, or ABSENT.
+
+    The writes of one step join in the order of its iterations, then those of all steps in the order of the list; so the answer does not
+    depend on which was quicker, and costs nothing for what was written before. Raises ValidationError if the reducer cannot take it.
+    """
+    if overlap is None:
+        overlap = Overlap(None if now is ABSENT else now, now is not ABSENT, Map())
+    parts = overlap.parts.set(step, reduce(declared, overlap.parts.get(step, ABSENT), value))
+    after: Any = overlap.base if overlap.has_base else ABSENT
+    for _, part in sorted(parts.items()):
+        after = reduce(declared, after, part, joined=True)
+    return after, overlap._replace(parts=parts)

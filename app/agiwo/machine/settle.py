@@ -11,8 +11,8 @@ from typing import Any
 from agiwo.definition.compiled import Kind, Route, Step, Target, Word
 from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused, canonical_type, is_a
 from agiwo.machine.ending import begin_end, bring_to_rest, in_handlers, resting
-from agiwo.machine.reducers import fold
-from agiwo.machine.state import InstanceStatus, Run, Settled, StepStatus, Write
+from agiwo.machine.reducers import ABSENT, written
+from agiwo.machine.state import InstanceStatus, Overlap, Run, Settled, StepStatus
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
 from agiwo.template import Absent, Expression, Scope, ValueTemplate
@@ -88,8 +88,11 @@ def _evaluate(
     writes: list[tuple[str, Any]] = []
     if step.writes:
         scope = scope_of(work.instance, candidate, result=result)
+        changed: dict[str, tuple[Any, Overlap]] = {}
         for key, template in step.writes:
-            writes.append((key, _written(work, run, key, plain(template, scope, f"writes.{key}"))))
+            value = plain(template, scope, f"writes.{key}")
+            changed[key] = _written(work, run, key, value, changed.get(key))
+            writes.append((key, value))
     chosen = None
     if step.route is not None:
         chosen = choose(step.route, scope_of(work.instance, candidate, result=result))
@@ -103,19 +106,19 @@ def _keepable(value: Any, what: str) -> None:
         raise ValidationError(f"{what}{exc.pointer}: {exc}") from None
 
 
-def _written(work: Work, run: Run, key: str, value: Any) -> Any:
-    """A write, checked in its place among those that it meets: the value that the key then has must fit the key's schema."""
+def _written(work: Work, run: Run, key: str, value: Any, before: tuple[Any, Overlap] | None) -> tuple[Any, Overlap]:
+    """A write, checked in its place among those that it meets: what the key then has must fit its schema. `before`: the step's last one."""
     _keepable(value, key)
     instance = work.instance
     declared = instance.workflow.state.get(key)
-    beside = [write for write in instance.unfolded if write.key == key]
-    after = fold(instance.workflow.state, instance.values, [*beside, Write(key, value, run.step, run.iteration)])[key]
-    _keepable(after, f"state.{key}")
+    now, overlap = before or (instance.values.get(key, ABSENT), instance.overlaps.get(key))
+    after = written(declared, overlap, now, run.step, value)
+    _keepable(after[0], f"state.{key}")
     if declared is not None and declared.schema is not None:
-        problems = declared.schema.problems(after)
+        problems = declared.schema.problems(after[0])
         if problems:
             raise ValidationError(f"state.{key}{problems[0].pointer}: {problems[0].message}")
-    return value
+    return after
 
 
 def _record_success(

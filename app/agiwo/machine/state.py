@@ -130,14 +130,15 @@ class Jump:
     cause: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A change of context or state that is not yet folded in, since steps beside it are still live."""
+class Overlap(NamedTuple):
+    """A key that was written while steps beside the writer are live: what it had before, and by step what that step's writes come to.
 
-    key: str
-    value: Any
-    step: int
-    iteration: int
+    Kept until nothing is live, so that the writes of steps that run side by side meet in the order of the list and not of arrival.
+    """
+
+    base: Any
+    has_base: bool
+    parts: Map[int, Any]
 
 
 class Scope(NamedTuple):
@@ -181,8 +182,8 @@ class Instance(NamedTuple):
     labels: Mapping[str, str] = NOTHING
     started_at: float = 0.0
     ended_at: float | None = None
-    values: Map[str, Any] = NOTHING  # context and state, folded
-    unfolded: tuple[Write, ...] = ()
+    values: Map[str, Any] = NOTHING  # context and state as they are now
+    overlaps: Map[str, Overlap] = NOTHING
     scope: Scope = Scope()
     runs: Map[str, Run] = NOTHING
     timers: Map[tuple[str, str], float] = NOTHING  # (path or "", kind) -> due

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agiwo.clock import rfc3339
-from agiwo.machine.reducers import fold
 from agiwo.machine.state import Instance, Run, StepStatus, run_path
 from agiwo.template import Absent
 
@@ -117,9 +116,7 @@ class StepView:
 
 def present_values(instance: Instance) -> Mapping[str, Any]:
     """Context and state as they are now, writes of steps that run side by side included."""
-    if not instance.unfolded:
-        return instance.values
-    return fold(instance.workflow.state, instance.values, instance.unfolded)
+    return instance.values
 
 
 def scope_of(instance: Instance, run: Run | None = None, **more: Any) -> dict[str, object]:

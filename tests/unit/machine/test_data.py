@@ -6,13 +6,11 @@ import itertools
 from typing import Any
 
 import pytest
-from immutables import Map
 
 from agiwo.definition.compiled import StateKey
 from agiwo.errors import ValidationError
-from agiwo.machine.reducers import ABSENT, fold, initial, reduce
+from agiwo.machine.reducers import ABSENT, initial, reduce, written
 from agiwo.machine.reports import Outcome, Succeeded
-from agiwo.machine.state import Write
 from kit.machine import failing
 from kit.words import data, flow
 
@@ -79,10 +77,29 @@ def test_a_reducer_never_changes_what_it_was_given() -> None:
 
 
 def test_writes_that_meet_fold_in_the_order_of_the_graph() -> None:
-    writes = [Write("k", f"{step}.{n}", step, n) for step, n in ((2, 1), (0, 2), (1, 1), (0, 1))]
-    expected = ["0.1", "0.2", "1.1", "2.1"]
-    for permutation in itertools.permutations(writes):
-        assert fold({"k": StateKey("append")}, Map({"k": []}), permutation)["k"] == expected
+    keys = {"append": ["0.1", "0.2", "1.1", "2.1"], "first": "0.1", "replace": "2.1", "min": "0.1", "max": "2.1"}
+    for reducer, expected in keys.items():
+        for order in itertools.permutations([(2, 1), (0, 1), (0, 2), (1, 1)]):
+            if order.index((0, 2)) < order.index((0, 1)):
+                continue  # iterations of one step never overlap
+            value, overlap = ABSENT, None
+            for step, iteration in order:
+                value, overlap = written(StateKey(reducer), overlap, value, step, f"{step}.{iteration}")
+            assert value == expected
+
+
+def test_what_a_key_had_before_stands_before_all_writes_that_meet() -> None:
+    value, overlap = written(StateKey("append"), None, ["old"], 5, "late")
+    value, overlap = written(StateKey("append"), overlap, value, 1, "early")
+    assert value == ["old", "early", "late"]
+    assert overlap.base == ["old"]
+
+
+def test_two_writes_of_one_step_to_one_key_are_checked_one_after_the_other() -> None:
+    good = flow("id: a, type: set, values: {n: 1}, writes: {n: 2}", head="state: {n: {reducer: add}}")
+    assert good.instance.values["n"] == 3
+    bad = flow("id: a, type: set, values: {n: 1}, writes: {n: null}", head="state: {n: {reducer: min}}")
+    assert bad.instance.status == "FAILED"
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
