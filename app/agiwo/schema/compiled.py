@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 import jsonschema
@@ -19,6 +20,9 @@ from agiwo.schema.effort import Effort
 from agiwo.values import canonical, check, decode, kind_of, pointer, shown
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+#: Parts of a value (fifty characters count as one) above which its first misfit alone is told.
+_LARGE = 10_000
+MAX_PROBLEMS = 1000
 _ROOT = "urn:agiwo:schema"
 _META = jsonschema.Draft202012Validator(
     jsonschema.Draft202012Validator.META_SCHEMA, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
@@ -52,12 +56,23 @@ class Schema:
         return _compiled(_key(schema))
 
     def problems(self, value: Any) -> list[Problem]:
-        """Everything in `value` that does not fit, each with its JSON Pointer; nothing is converted."""
+        """Everything in `value` that does not fit, each with its JSON Pointer; nothing is converted.
+
+        Of a large value the first misfit alone: each costs a copy of what it is about, and there may be as many as the value has parts.
+        """
         if self._effort.too_much(value):
             return [_TOO_MUCH]
         if self._validator.is_valid(value):
             return []
-        return [problem for error in self._validator.iter_errors(value) for problem in _explained(error, self.source)]
+        errors = [self._first_error(value)] if is_large(value) else self._validator.iter_errors(value)
+        return list(islice((problem for error in errors for problem in _explained(error, self.source)), MAX_PROBLEMS))
+
+    def _first_error(self, value: Any) -> jsonschema_rs.ValidationError:
+        try:
+            self._sparing.validate(value)
+        except jsonschema_rs.ValidationError as exc:
+            return exc
+        raise AssertionError("both validators are made of one schema")
 
     def fits(self, value: Any) -> bool:
         """Whether nothing is wrong with `value`."""
@@ -91,6 +106,11 @@ class Schema:
         return _validator(self.source)
 
     @cached_property
+    def _sparing(self) -> jsonschema_rs.Draft202012Validator:
+        """The same, without a copy of the value in the words of its errors."""
+        return jsonschema_rs.Draft202012Validator(self.source, offline=True, validate_formats=True, mask="…")
+
+    @cached_property
     def _effort(self) -> Effort:
         return Effort(self.source)
 
@@ -105,6 +125,24 @@ class Schema:
     def _part(self, at: str) -> Accepts:
         part = jsonschema_rs.Draft202012Validator({"$ref": f"{_ROOT}#{at}"}, registry=self._registry, offline=True, validate_formats=True)
         return part.is_valid
+
+
+def is_large(value: Any) -> bool:
+    """Whether a value has more parts and text than one looks through for every misfit."""
+    left, todo = _LARGE, [value]
+    while todo and left > 0:
+        part = todo.pop()
+        left -= 1
+        if isinstance(part, dict):
+            todo.extend(part.values())
+            left -= len(part)
+        elif isinstance(part, list | tuple):
+            left -= len(part)
+            # What is beyond the limit need not be looked at.
+            todo.extend(part[: left + 1] if left > 0 else ())
+        elif isinstance(part, str):
+            left -= len(part) // 50
+    return left <= 0
 
 
 def misfit(problems: list[Problem], what: str) -> ValidationError:
@@ -204,6 +242,9 @@ def _explained(error: jsonschema_rs.ValidationError, source: Any) -> Iterator[Pr
                 "unknown_key", f"there is no such name here; expected {expected}", at + pointer(name), found=shown(name), expected=expected,
                 nearest=nearest(name, known),
             )  # fmt: skip
+    elif kind == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
+        # An object that may have no names at all; the validator tells of its first value and not of the name.
+        yield Problem("unknown_key", "there is no name here; expected an empty object", at, expected="an empty object")
     elif kind == "required":
         name = facts["property"]
         yield Problem("missing", "is required and not there", at + pointer(name), found="nothing", expected="a value")

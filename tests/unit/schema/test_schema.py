@@ -280,7 +280,26 @@ def test_a_float_survives_the_way_through_text(number: float) -> None:
         ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, 1, "expected what fits exactly one of the allowed forms, found integer 1"),
         ({"contains": {"const": 1}}, [2], "expected a list with an item of the wanted form, found array [2]"),
         (False, 1, "expected nothing in this place, found integer 1"),
+        ({"additionalProperties": False}, {"a": 1, "b": 2}, "there is no name here; expected an empty object"),
     ],
 )
 def test_a_misfit_says_what_was_expected_and_never_the_opposite(schema: Any, value: Any, said: str) -> None:
     assert [problem.message for problem in Schema.compile(schema).problems(value)] == [said]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "places"),
+    [
+        ({"items": {"type": "string"}}, [1] * 300, [f"/{n}" for n in range(300)]),
+        ({"items": {"type": "string"}}, [1] * 1_000_000, ["/0"]),
+        ({"properties": {"l": {"items": {"type": "string"}}}}, {"l": ["a"] * 9_999 + [1] * 9}, ["/l/9999"]),
+        ({"required": ["a", "b"]}, {"x": "y" * 600_000}, ["/a"]),
+        ({"required": ["a", "b"]}, {"x": "y" * 60_000}, ["/a", "/b"]),
+        ({"type": "string"}, [[0] * 100] * 100, [""]),
+        ({"properties": {"a": {}}, "additionalProperties": False}, {str(n): 1 for n in range(4_000)}, [f"/{n}" for n in range(1000)]),
+        ({"properties": {"a": {}}, "additionalProperties": False}, {str(n): 1 for n in range(40_000)}, ["/0"]),
+        ({"additionalProperties": False}, {str(n): 1 for n in range(40_000)}, [""]),
+    ],
+)
+def test_of_a_large_value_the_first_misfit_is_told_and_never_a_million(schema: Any, value: Any, places: list[str]) -> None:
+    assert sorted(problem.pointer for problem in Schema.compile(schema).problems(value)) == sorted(places)
