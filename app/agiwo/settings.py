@@ -45,6 +45,21 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+#: The options of each kind of connection: what they take, in words and in types.
+CONNECTION_OPTIONS: Mapping[str, Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
+    "postgres": {"pool_size": ("a whole number of connections", int)},
+    "sqlite": {},
+    "smtp": {
+        "sender": ("an address", str),
+        "domain": ("a domain", str),
+        "timeout": ("a number of seconds", (int, float)),
+        "max_bytes": ("a whole number of bytes", int),
+        "starttls": ("true or false", bool),
+        "reconcile_url": ("an address", str),
+    },
+}
+
+
 class ConnectionSetting(BaseModel):
     """A named way to a database or a mail server; further keys are options of its kind."""
 
@@ -52,6 +67,19 @@ class ConnectionSetting(BaseModel):
 
     kind: Literal["postgres", "sqlite", "smtp"]
     url: SecretStr
+
+    @model_validator(mode="after")
+    def _known_options(self) -> ConnectionSetting:
+        known = CONNECTION_OPTIONS[self.kind]
+        for name, value in (self.model_extra or {}).items():
+            if name not in known:
+                near = nearest(name, known)
+                raise ValueError(f"a connection of kind {self.kind} has no `{name[:80]}`" + (f"; did you mean `{near}`?" if near else ""))
+            said, types = known[name]
+            positive = not isinstance(value, int | float) or isinstance(value, bool) or value > 0
+            if not isinstance(value, types) or (isinstance(value, bool) and types is not bool) or not positive:
+                raise ValueError(f"`{name}` is {shown(value)}, expected {said}")
+        return self
 
 
 class ApiKeySetting(_Part):

@@ -227,6 +227,8 @@ async def running(
 
 def _notices(settings: Settings, world: World, clock: Clock, links: ApprovalLinks) -> ApprovalNotices:
     mail = settings.channels["mail"].connection if "mail" in settings.channels else "mail"
+    if "mail" in settings.channels and (mail not in settings.connections or settings.connections[mail].kind != "smtp"):
+        raise SettingsRefused(f"the channel `mail` goes over the connection {mail!r}, and there is no connection of kind smtp of that name")
     channels = {"mail": MailNotifier(world.connections, clock, mail)} if mail in world.connections.names() else {}
     return ApprovalNotices(links, Channels(channels), Members(settings.roles))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
-from agiwo.settings import SettingsRefused, load_settings, own_secret_key, secrets_of
+from agiwo.models.profile import ModelProfile
+from agiwo.settings import CONNECTION_OPTIONS, Settings, SettingsRefused, load_settings, own_secret_key, secrets_of
 from agiwo.wiring.assembly import hidden_texts
 
 
@@ -56,6 +58,46 @@ def test_every_mistake_of_a_file_is_named_with_line_and_column(tmp_path: Path) -
     assert f"{file}:2:1: " in message and "did you mean `connections`?" in message
     assert f"{file}:4:17: /connections/sales/kind: " in message
     assert f"{file}:6:5: /api_keys/0: exactly one of `sha256` and `env`" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("sendr: a@b", "a connection of kind smtp has no `sendr`; did you mean `sender`?"),
+        ("pool_size: 3", "a connection of kind smtp has no `pool_size`"),
+        ("timeout: soon", '`timeout` is "soon", expected a number of seconds'),
+        ("timeout: 0", "`timeout` is 0, expected a number of seconds"),
+        ("max_bytes: true", "`max_bytes` is true, expected a whole number of bytes"),
+        ("starttls: 1", "`starttls` is 1, expected true or false"),
+    ],
+)
+def test_an_option_that_a_connection_does_not_have_is_refused(tmp_path: Path, options: str, said: str) -> None:
+    file = tmp_path / "agiwo.yaml"
+    file.write_text(f"connections:\n  mail: {{kind: smtp, url: 'smtp://h', sender: x@y, {options}}}\n")
+    message = refused(file)
+    assert said in message
+    assert f"{file}:2:" in message
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+
+
+def test_every_setting_and_every_option_stands_in_the_documentation() -> None:
+    for name in Settings.model_fields:
+        assert f"| `{name}` |" in PAGE or f"## `{name}`" in PAGE, name
+    for kind, options in CONNECTION_OPTIONS.items():
+        for name in (kind, *options):
+            assert f"`{name}`" in PAGE, name
+
+
+def test_the_documented_file_is_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "agiwo.yaml"
+    file.write_text(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
+    settings = load_settings(file)
+    assert set(settings.connections) == {"sales", "mail"}
+    assert settings.api_keys and settings.roles and settings.channels
+    for name, profile in settings.profiles().items():
+        ModelProfile.from_mapping(name, profile, {"OPENAI_API_KEY": "k"})
 
 
 def test_misspelt_variables_are_refused_and_those_of_kubernetes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
