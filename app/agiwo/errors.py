@@ -157,6 +157,14 @@ class AgiwoError(Exception):
         return str(self)
 
 
+def words_of(error: BaseException) -> str:
+    """What an exception says of itself; empty for one that fails even at that."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 class StepError(AgiwoError):
     """A step's attempt failed in a way that its workflow may react to.
 

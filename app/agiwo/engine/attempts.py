@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from agiwo.clock import Clock
 from agiwo.definition.compiled import Kind
 from agiwo.engine.events import Event, Happening, Observe
-from agiwo.errors import Failure, ValueRefused
+from agiwo.errors import Failure, ValueRefused, words_of
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, NotBegun, Outcome, Stopped, Succeeded
 from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
@@ -135,12 +135,12 @@ class Attempts:
             self._loop.call_soon(self._answer, attempt, _mistake(attempt, exc))
             return
         if isinstance(call, StartProbe):
-            task: asyncio.Task[Any] = self._loop.create_task(executor.probe(call, attempt.where))
+            task: asyncio.Task[Any] = self._loop.create_task(_contained(executor.probe(call, attempt.where)))
             timeout = call.step.timeout
         else:
             if self._observe is not None:
                 self._tell(Happening.ATTEMPT_STARTED, attempt, {"step": call.step.id, "kind": call.step.kind.value})
-            task = self._loop.create_task(executor.perform(call, attempt.where))
+            task = self._loop.create_task(_contained(executor.perform(call, attempt.where)))
             timeout = call.timeout
         attempt.task = task
         attempt.began = self._loop.time()
@@ -259,11 +259,23 @@ def _not_made(attempt: Attempt) -> Outcome | ProbeAnswer:
     return ProbeAnswer("failed") if attempt.probe else NotBegun()
 
 
+class Escaped(Exception):
+    """A call raised what would have ended the process."""
+
+
+async def _contained(call: Coroutine[Any, Any, Any]) -> Any:
+    """What a call gives; no call ends the loop, and with it every other call, for itself."""
+    try:
+        return await call
+    except (SystemExit, KeyboardInterrupt) as exc:
+        raise Escaped(f"{type(exc).__name__}: {words_of(exc)}") from None
+
+
 def _mistake(attempt: Attempt, error: BaseException) -> Outcome | ProbeAnswer:
     """An executor must not raise; if it does, the step fails and says with what."""
     if attempt.probe:
         return ProbeAnswer("unavailable")
-    return Failed(Failure("ToolError", _clean(f"{type(error).__name__}: {error}")))
+    return Failed(Failure("ToolError", _clean(f"{type(error).__name__}: {words_of(error)}")))
 
 
 def _storable(outcome: object) -> Outcome | ProbeAnswer:

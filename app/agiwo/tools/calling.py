@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agiwo.errors import NetworkError, StepError, ValidationError, ValueRefused
+from agiwo.errors import NetworkError, StepError, ValidationError, ValueRefused, words_of
 from agiwo.outbound.http import network_failure
 from agiwo.schema.compiled import misfit
 from agiwo.tools.context import ToolContext
@@ -45,7 +45,8 @@ async def call_tool(tool: Tool, arguments: Mapping[str, Any], ctx: ToolContext, 
         if task is not None and task.cancelling():
             raise
         raise StepError(f"{tool.name} cancelled itself") from None
-    except (Exception, SystemExit) as exc:
+    except (Exception, SystemExit, KeyboardInterrupt) as exc:
+        # The last two would end the loop, and with it the process; a signal to the process comes another way.
         error = step_error(exc)
         if error is exc:
             raise
@@ -87,18 +88,18 @@ def step_error(exc: BaseException) -> StepError:
         return step_error(exc.exceptions[0])
     found = exc if isinstance(exc, StepError) else network_failure(exc) or _of_builtin(exc)
     clean = StepError(
-        _clean(found.message),
+        _clean(words_of(found)) or type(found).__name__,
         type=_clean(str(found.type)) or "ToolError",
         status=found.status if isinstance(found.status, int) else None,
         not_done=found.not_done is True,
         retry_after=_seconds(found.retry_after),
         details=_details(found.data),
     )
-    return found if clean.failure() == found.failure() else clean
+    return found if words_of(found) == clean.message and clean.failure() == found.failure() else clean
 
 
 def _of_builtin(exc: BaseException) -> StepError:
-    text = str(exc)
+    text = words_of(exc)
     if isinstance(exc, TimeoutError) and exc.errno is None:
         return StepError(text or "the tool's own time limit ran out", type="Timeout")
     if isinstance(exc, OSError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from agiwo.definition.compiled import Retry
 from agiwo.engine import attempts
 from agiwo.engine.events import Event, Happening
@@ -96,3 +98,25 @@ async def test_slow_calls_give_their_place_to_others(world: Make) -> None:
     await asyncio.gather(first, second)
     assert engine.attempts.uncommitted == 0
     assert attempts.PATIENCE < 1
+
+
+class Mute(Exception):
+    """Cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "raised", [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), asyncio.CancelledError(), BaseException("x"), Mute()]
+)
+async def test_whatever_a_call_raises_fails_its_own_step_and_ends_nothing_else(world: Make, raised: BaseException) -> None:
+    w = world(row(tool("a")), Calls(lambda call: raised))
+    engine = await w.node()
+    for _ in range(2):
+        _, ended = await w.begin(engine)
+        instance = await ended
+        assert instance.status.value == "FAILED"
+        assert instance.runs["a"].error["type"] == "ToolError"
+    assert engine.attempts.uncommitted == 0
+    assert engine.running

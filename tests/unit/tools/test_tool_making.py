@@ -190,6 +190,13 @@ async def test_a_result_is_checked_and_never_converted() -> None:
         await call_tool(t, {}, ToolContext())
 
 
+class Mute(Exception):
+    """Cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
 @pytest.mark.parametrize(
     ("raised", "type_", "not_done"),
     [
@@ -204,6 +211,9 @@ async def test_a_result_is_checked_and_never_converted() -> None:
         (KeyError("k"), "ToolError", False),
         (ZeroDivisionError("division by zero"), "ToolError", False),
         (SystemExit(3), "ToolError", False),
+        (KeyboardInterrupt(), "ToolError", False),
+        (Mute(), "ToolError", False),
+        (ToolExecutionError(Mute()), "ToolError", False),  # type: ignore[arg-type]
         (ExceptionGroup("g", [PermissionError(13, "no")]), "PermissionDenied", False),
         (httpx.ConnectError("x"), "NetworkError", True),
         (httpx.ReadTimeout("x"), "Timeout", False),
