@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kit.chaos import Site, site
-from kit.killing_mail import KillingMail
 
 from agiwo.testing.model_server import Stall
+from kit.chaos import Site, site
+from kit.killing_mail import KillingMail
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from kit.chaos import STEPS, Point, Site, points_of, site
-from kit.killing_mail import DATA, KEPT, RECIPIENT, KillingMail
 
 from agiwo.clock import SystemClock
 from agiwo.ports.records import DecisionAnswer
 from agiwo.store.pool import service_engine
 from agiwo.store.records import PostgresRecords
 from agiwo.testing.model_server import Stall
+from kit.chaos import STEPS, Point, Site, points_of, site
+from kit.killing_mail import DATA, KEPT, RECIPIENT, KillingMail
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import SystemRandom
 
 import pytest
+
 from kit.chaos import site
 from kit.storm import Storm
 

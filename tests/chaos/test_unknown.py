@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kit.chaos import Point, Site, address, points_of, site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -1,11 +1,12 @@
-"""The short form of tests/chaos: a few kills of the service under reports, and its two hardest moments."""
+"""The short form of tests/chaos: a few kills of the service under reports, at random moments and at named points."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from kit.chaos import site
+
+from kit.chaos import points_of, site
 from kit.storm import Storm
 
 
@@ -13,4 +14,4 @@ from kit.storm import Storm
 @pytest.mark.timeout(240)
 async def test_a_few_kills_lose_no_report_and_send_none_twice(database: str, tmp_path: Path) -> None:
     async with site(tmp_path, database) as made:
-        await Storm(made, seed=4, kills=4, per_life=2).run()
+        await Storm(made, seed=4, kills=3, per_life=2, points=points_of("send_email")).run()

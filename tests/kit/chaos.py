@@ -6,6 +6,7 @@ Nothing here is timed by an assertion; every wait has a bound after which the te
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -134,9 +135,8 @@ class Site:
     async def ended(self, within: float = PATIENCE) -> int | None:
         """The exit status once it has ended; None if it still runs after `within` seconds."""
         assert self._process is not None
-        end = time.monotonic() + within
-        while not self.gone() and time.monotonic() < end:
-            await asyncio.sleep(LOOK)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, within)
         status = self._process.poll()
         if status is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -217,7 +217,8 @@ class Site:
 
     async def asked(self, instance: str) -> dict[str, Any]:
         """The approval that this instance waits for."""
-        return (await self.until("asked for a decision", lambda: self.pending(instance)))[0]
+        approval: dict[str, Any] = (await self.until("asked for a decision", lambda: self.pending(instance)))[0]
+        return approval
 
     async def view(self, instance: str) -> dict[str, Any]:
         view: dict[str, Any] = await self.call("GET", f"/v1/instances/{instance}")
@@ -267,8 +268,8 @@ class Site:
         """The call of `trigger`, by a client that is gone before it could be answered."""
         _, writer = await asyncio.open_connection("127.0.0.1", self._port)
         body = json.dumps(trigger_body(name)).encode()
-        head = f"POST /v1/workflows/{workflow}/trigger HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nIdempotency-Key: key-{name}\r\n"
-        writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        head = f"POST /v1/workflows/{workflow}/trigger HTTP/1.1\r\nHost: x\r\nIdempotency-Key: key-{name}\r\n"
+        writer.write(head.encode() + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         await writer.drain()
         writer.close()
         await writer.wait_closed()
@@ -303,7 +304,7 @@ class Site:
         return Counter(mail.message_id for mail in mails(self.mail_folder) if mail.to == REVIEWER)
 
     async def succeeded(self, instances: dict[str, str]) -> None:
-        """Each of these (recipient's name to instance) ended well, once, with one mail that says what SQL says; and nothing else is there."""
+        """Each of these (recipient's name to instance) ended well, with one mail that says what SQL says; and there is nothing else."""
         reports = self.reports()
         table = expected_table(self.sales, WEEK)
         assert sorted(reports) == sorted(map(address, instances)), "reports for others, or for too few"
@@ -328,7 +329,7 @@ class Site:
             assert await connection.fetchval("SELECT count(*) FROM agiwo.run") == 0
 
             async def delivered() -> bool:
-                return await connection.fetchval("SELECT count(*) FROM agiwo.outbox WHERE state <> 'delivered'") == 0
+                return bool(await connection.fetchval("SELECT count(*) = 0 FROM agiwo.outbox WHERE state <> 'delivered'"))
 
             await self.until("all notices delivered", delivered)
         finally:

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from agiwo.cli.screen import CommandEnds, tell
 from agiwo.cli.serving import serve
@@ -22,25 +23,25 @@ class Watcher:
 
     def __init__(self, calls: Path, point: str | None) -> None:
         self._calls = os.open(calls, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._point = json.loads(point) if point else None
+        self._point: dict[str, Any] | None = json.loads(point) if point else None
         self._seen = 0
 
     def __call__(self, event: Event) -> None:
         if event.name is Happening.ATTEMPT_STARTED and event.where is not None:
             call = {"instance": str(event.where.instance_id), "path": event.path, "attempt": event.attempt, "pid": os.getpid()}
             os.write(self._calls, json.dumps(call).encode() + b"\n")
-        if self._point is not None and self._is_meant(event):
+        if self._point is not None and _is_meant(event, self._point["happening"], self._point["step"], self._point["record"]):
             self._seen += 1
             if self._seen == self._point["nth"]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def _is_meant(self, event: Event) -> bool:
-        if event.name.value != self._point["happening"]:
-            return False
-        step, record = self._point["step"], self._point["record"]
-        if record is not None:
-            return any(one.type == record and step in (None, one.path) for one in event.data.get("records", ()))
-        return step is None or event.path == step
+
+def _is_meant(event: Event, happening: str, step: str | None, record: str | None) -> bool:
+    if event.name.value != happening:
+        return False
+    if record is not None:
+        return any(one.type == record and step in (None, one.path) for one in event.data.get("records", ()))
+    return step is None or event.path == step
 
 
 def _end_with_the_owner() -> None:

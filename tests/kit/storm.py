@@ -28,14 +28,14 @@ POINT_WITHIN = 5.0  # seconds until a named point must have come; else the kill 
 
 
 class Storm:
-    """`kills` kills, with `per_life` new reports in each life of the service; half of the kills are at named points."""
+    """`kills` kills, with `per_life` new reports in each life of the service; every second kill is at one of the named `points`."""
 
-    def __init__(self, site: Site, seed: int, kills: int, per_life: int) -> None:
+    def __init__(self, site: Site, seed: int, kills: int, per_life: int, points: Sequence[Point] = POINTS) -> None:
         self._site = site
         self._random = Random(seed)
         self._kills = kills
         self._per_life = per_life
-        self._named = self._random.sample(POINTS, len(POINTS))
+        self._named = self._random.sample(points, len(points))
         self._deciding: set[str] = set()
         self._clients: set[asyncio.Task[Any]] = set()
         self.seed = seed
