@@ -130,3 +130,15 @@ async def test_a_large_body_is_read_beside_the_loop() -> None:
     assert len(reading.result()["input"]) == 500_001
     # Without a thread the task would be done at its first step.
     assert rounds > 1
+
+
+async def test_a_secret_that_is_not_configured_is_refused_at_publishing(world: World, module_database: str) -> None:
+    text = ECHO.replace("{{ input.word | default('hello') }}", "{{ secrets.TOKN }}")
+    pool = service_engine(module_database)
+    records, tools = PostgresRecords(pool, world.services.clock), world.services.tools
+    problems = {}
+    for known in (("TOKEN",), ("TOKN",), ()):
+        examined = await Publishing(records, world.services.catalog, tools, secrets=known).validate(text.encode())
+        problems[known] = [(problem.code, problem.nearest) for problem in examined.checked.errors]
+    assert problems == {("TOKEN",): [("unknown_secret", "TOKEN")], ("TOKN",): [], (): [("unknown_secret", None)]}
+    await pool.dispose()

@@ -52,22 +52,28 @@ class Publication:
 
 
 class Publishing:
-    """The verbs `validate` and `publish`; `models` are the names of model profiles (None: not checked)."""
+    """The verbs `validate` and `publish`; `models` and `secrets` are the names of model profiles and of secrets (None: not checked)."""
 
     def __init__(
-        self, records: Records, catalog: Catalog, tools: Callable[[], Mapping[str, ToolContract]], models: Collection[str] | None = None
+        self,
+        records: Records,
+        catalog: Catalog,
+        tools: Callable[[], Mapping[str, ToolContract]],
+        models: Collection[str] | None = None,
+        secrets: Collection[str] | None = None,
     ) -> None:
         self._records = records
         self._catalog = catalog
         self._tools = tools
         self._models = models
+        self._secrets = secrets
 
     async def validate(self, text: bytes) -> Examined:
         """Read YAML or JSON and judge it; stores nothing and never raises for a bad document."""
         return await beside(self._judged, text)
 
     def _judged(self, text: bytes) -> Examined:
-        return Examined(check(load(text), self._tools(), models=self._models), text.decode("utf-8", "replace"))
+        return Examined(check(load(text), self._tools(), models=self._models, secrets=self._secrets), text.decode("utf-8", "replace"))
 
     async def publish(self, caller: Caller, text: bytes) -> Publication:
         """Keep a version for ever; the same content again changes nothing.

@@ -61,11 +61,13 @@ def build_services(
     signer: Signer,
     public_url: str,
     models: Collection[str] | None = None,
+    secrets: Collection[str] | None = None,
 ) -> Services:
     """All verbs over one engine and one storage.
 
     `catalog` is also what the engine got as its definitions; `tools` gives the contracts by name; `signer` holds the secret keys of links
-    and cursors; `public_url` is the address that links begin with; `models` are the names of model profiles (None: not checked).
+    and cursors; `public_url` is the address that links begin with; `models` and `secrets` are the names of model profiles and of secrets
+    (None: not checked).
     """
     instances = Instances(queries, catalog)
     triggering = Triggering(catalog, engine, records, clock, random)
@@ -74,7 +76,7 @@ def build_services(
         clock=clock,
         queries=queries,
         catalog=catalog,
-        publishing=Publishing(records, catalog, tools, models),
+        publishing=Publishing(records, catalog, tools, models, secrets),
         triggering=triggering,
         running=Running(triggering, instances, following, clock),
         instances=instances,

@@ -215,6 +215,7 @@ async def running(
         public_url=settings.url,
         # A service without any model still takes definitions that need one: other nodes may have it.
         models=world.profiles or None,
+        secrets=world.secrets.keys(),
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(world.connections.close)
