@@ -29,6 +29,8 @@ from agiwo.ports.executor import Circumstances, ProbeAnswer
 from agiwo.ports.store import Answer, NewInstance, Verdict, Write, WriteKind
 from agiwo.values import encode
 
+#: Seconds in memory of what was claimed and is not due by our clock, so that clocks that differ do not keep the database busy.
+REST = 5.0
 AFTER_NOTHING = 0.05  # seconds until a timer is looked at again that was due and changed nothing
 
 
@@ -58,6 +60,9 @@ class Node(Protocol):
 
     def committed(self, write: Write) -> None:
         """A write of an instance is durable."""
+
+    def look_for_calm(self) -> None:
+        """An instance may have come to rest."""
 
 
 @dataclass(slots=True)
@@ -119,15 +124,16 @@ class Held:
         self.aside: str | None = None
         self.gone = False
 
+    @property
+    def resting(self) -> bool:
+        """Whether no call runs and nothing that one has brought is still to be written."""
+        return not (self.running or self.mailbox or self.reading) and self.writing is None
+
     # ------------------------------------------------------------ reports
 
     def offer(self, report: Report) -> None:
         """Have a report decided, with all others that wait, as soon as no write is in flight."""
         self._take(Entry(report))
-
-    def offer_all(self, reports: Iterable[Report]) -> None:
-        self.mailbox.extend(map(Entry, reports))
-        self.pump()
 
     def inbox_read(self, seq: int, items: Iterable[Entry]) -> None:
         """The inbox stood at `seq` and held these; what was taken up before is not taken up again."""
@@ -183,6 +189,7 @@ class Held:
             self._put(self._pending([], [], [], WriteKind.PARK))
         else:
             self.arm(least)
+            self.node.look_for_calm()
 
     def _next_entries(self) -> list[Entry]:
         if self.singly:
@@ -375,6 +382,11 @@ class Held:
         delay = max(due - self.node.clock.now(), least, 0.0)
         self.timer = asyncio.get_running_loop().call_later(delay, self.look_at_timer)
 
+    def rest(self, seconds: float) -> None:
+        """Stay in memory for so long (at most `REST`) although there is nothing to do."""
+        self.timer_due = self.instance.due_at
+        self.timer = asyncio.get_running_loop().call_later(min(seconds, REST), self.look_at_timer)
+
     def look_at_timer(self) -> None:
         """Offer what is due by the clock, which may have been set meanwhile."""
         if self.timer is not None:
@@ -385,7 +397,7 @@ class Held:
             return
         now = self.node.clock.now()
         if now < due:
-            self.arm()
+            self.pump()
         elif self.writing is not None or self.reading:
             self.timer_due = due
             self.timer = asyncio.get_running_loop().call_later(AFTER_NOTHING, self.look_at_timer)

@@ -42,6 +42,6 @@ def to_report(item: InboxItem, at: float) -> Report:
             return CancelAsked(at=at, by=body["by"], reason=body.get("reason"))
         if item.kind == "outcome":
             return OutcomeDecided(at, body["path"], body["by"], body["done"], body.get("result"), body.get("reason"))
-    except (KeyError, IndexError, TypeError) as exc:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as exc:
         raise UnknownItem(f"the inbox item {item.id} of kind {item.kind} is incomplete: {exc!r}") from exc
     raise UnknownItem(f"the inbox item {item.id} is of the unknown kind {item.kind!r}")

@@ -94,6 +94,9 @@ class Engine:
         self._swept_at = clock.monotonic()
         self._beat_at = clock.monotonic()
         self._claim_pause = self._inbox_pause = SHORTEST_POLL
+        self._claim_most = CLAIM_AT_ONCE
+        self._moved_at = clock.monotonic()
+        self._entrusting: set[asyncio.Future[Verdict]] = set()
         self._draining = False
         self._calm: asyncio.Event | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -129,7 +132,7 @@ class Engine:
         self._draining = True
         self.attempts.drain()
         self._calm = asyncio.Event()
-        self._look_for_calm()
+        self.look_for_calm()
         try:
             async with asyncio.timeout(patience):
                 await self._calm.wait()
@@ -151,6 +154,9 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        for told in self._entrusting:
+            if not told.done():
+                told.set_exception(Unavailable("this node stopped before the instance was written down"))
         stragglers = [attempt.task for attempt in self.attempts.stragglers if attempt.task is not None]
         if stragglers:
             await asyncio.wait(stragglers, timeout=self._cancel_grace)
@@ -209,8 +215,12 @@ class Engine:
         if not self._tasks or self.writer.down:
             raise Unavailable("the storage does not answer" if self._tasks else "this node does not run")
         told: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._entrusting.add(told)
         self.writer.put(Plain(entrust(id, workflow, tenant, begin, new), lambda verdict: None if told.done() else told.set_result(verdict)))
-        verdict = await told
+        try:
+            verdict = await told
+        finally:
+            self._entrusting.discard(told)
         self.poke(id)
         return verdict
 
@@ -218,16 +228,6 @@ class Engine:
         """There is news for an instance: its inbox moved, or it is due. Here at once, elsewhere by a hint."""
         if not self._heard(id) and self._wakeup is not None:
             self._wakeup.tell(id)
-
-    def wait(self, id: UUID) -> asyncio.Future[Instance | None]:
-        """The instance when it has ended; None if it is not here, or is let go before."""
-        future: asyncio.Future[Instance | None] = asyncio.get_running_loop().create_future()
-        held = self._held.get(id)
-        if held is None:
-            future.set_result(None)
-        else:
-            held.ended.append(future)
-        return future
 
     def watch(self, id: UUID) -> Watch:
         """Follow what is committed of an instance from now on; ends at once if it is not here."""
@@ -264,23 +264,22 @@ class Engine:
         if self._held.get(held.id) is held:
             del self._held[held.id]
         self._asked.discard(held.id)
-        self._look_for_calm()
+        self.look_for_calm()
 
     def committed(self, write: Write) -> None:
         if write.outbox:
             self._deliveries.hurry()
         if write.kind is WriteKind.PARK and write.due_at is not None and write.due_at <= self.clock.now() + LONGEST_POLL:
             self._claims.hurry()
-        if self._calm is not None:
-            self._look_for_calm()
+        self.look_for_calm()
 
-    def _look_for_calm(self) -> None:
+    def look_for_calm(self) -> None:
         # Asked for later, since what was just committed may start the next call.
         if self._calm is not None:
             asyncio.get_running_loop().call_soon(self._calm_or_not, self._calm)
 
     def _calm_or_not(self, calm: asyncio.Event) -> None:
-        if all(not held.running and held.writing is None for held in self._held.values()):
+        if all(held.resting for held in self._held.values()):
             calm.set()
 
     # ------------------------------------------------------------ the lease
@@ -298,6 +297,7 @@ class Engine:
         before = self.clock.monotonic()
         if not await self._store.beat(self._lease):
             self._tell(Happening.DECLARED_DEAD, held=len(self._held))
+            self._beat_at = before - self._lease  # nothing is begun under a lease that is gone
             self._drop_all("another node has taken over")
             # Under a name of its own: the one that took over may be a second process of our name, and two that declare each other dead
             # would go on for ever.
@@ -339,7 +339,7 @@ class Engine:
             room = min(self.capacity - len(self._held), CLAIM_AT_ONCE)
             if room <= 0 or self.writer.pressed or not self._trusts_lease():
                 return SHORTEST_POLL
-            self._to_take = await self._store.claim(room)
+            self._to_take = await self._claimed(room)
         if not self._to_take:
             return await self._pause()
         boxes = await self._store.inbox([claimed.id for claimed in self._to_take])
@@ -350,10 +350,17 @@ class Engine:
             retrieved = await self._retrieved(claimed)
             if self._to_take and self._to_take[0] is claimed:
                 self._to_take.pop(0)
-                if retrieved is not None and claimed.id not in self._held:
+                if retrieved is not None:
                     self._take_over(claimed, retrieved, boxes.get(claimed.id))
         self._claim_pause = SHORTEST_POLL
         return 0.0
+
+    async def _claimed(self, room: int) -> list[Claimed]:
+        # Fewer after a failure: perhaps their states are too large to be read in time together.
+        most, self._claim_most = self._claim_most, max(1, self._claim_most // 2)
+        claimed = await self._store.claim(min(room, most))
+        self._claim_most = min(CLAIM_AT_ONCE, 2 * most)
+        return claimed
 
     async def _pause(self) -> float:
         self._claim_pause = min(self._claim_pause * 2, LONGEST_POLL)
@@ -387,6 +394,8 @@ class Engine:
         where = Circumstances(claimed.id, claimed.workflow, claimed.version, claimed.tenant, trace_id)
         held = Held(self, instance, claimed.epoch, where)
         held.since = retrieved.since
+        if (before := self._held.get(claimed.id)) is not None:
+            before.drop("claimed anew")  # its park is durable, and the answer to it under way or lost
         self._held[claimed.id] = held
         entries = self._entries(held, inbox)
         if claimed.deaths > MOST_DEATHS and not has_orders(inbox):
@@ -398,7 +407,12 @@ class Engine:
         held.mailbox.extend(map(Entry, what_was_lost(instance, now)))
         if (due := instance.due_at) is not None and due <= now:
             held.mailbox.append(Entry(TimerDue(now, self.random.random())))
-        held.inbox_read(claimed.inbox_seq if inbox is None else inbox.seq, entries)
+        seen = claimed.inbox_seq if inbox is None else inbox.seq
+        if held.mailbox or entries or due is None:
+            held.inbox_read(seen, entries)
+        else:
+            held.inbox_seen = seen
+            held.rest(due - now)
 
     def _put_aside(self, claimed: Claimed, reason: str, details: str) -> None:
         where = Circumstances(claimed.id, claimed.workflow, claimed.version, claimed.tenant, "")
@@ -411,11 +425,15 @@ class Engine:
 
     async def _inbox_round(self) -> float:
         asked, self._asked = self._asked, set()
+        moved: set[UUID] = set()
         try:
-            moved = set() if asked or not self._held else set(await self._store.moved())
+            # Those that were asked for go first, but hold up the others no longer than a poll.
+            if self._held and (not asked or self.clock.monotonic() - self._moved_at >= LONGEST_POLL):
+                moved = set(await self._store.moved())
+                self._moved_at = self.clock.monotonic()
             ids = [id for id in asked | moved if id in self._held]
             boxes = await self._store.inbox(ids) if ids else {}
-        except StoreUnavailable:
+        except Exception:
             self._asked |= asked
             raise
         for id in ids:
@@ -449,8 +467,13 @@ class Engine:
         return True
 
     async def _listen(self, wakeup: Wakeup) -> None:
-        async for id in wakeup.hear():
-            self._heard(id)
+        while True:
+            try:
+                async for id in wakeup.hear():
+                    self._heard(id)
+            except Exception:
+                self._tell(Happening.LOOP_FAILED, loop="hints", traceback=traceback.format_exc())
+            await asyncio.sleep(LONGEST_POLL)
 
     def _tell(self, name: Happening, **data: object) -> None:
         if self.observe is not None:

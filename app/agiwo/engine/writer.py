@@ -55,10 +55,6 @@ class Writer:
             self._wanted.set_result(None)
 
     @property
-    def length(self) -> int:
-        return len(self._queue)
-
-    @property
     def age(self) -> float:
         """Seconds that the oldest write has waited, the batch in flight included."""
         oldest = self._in_flight_since

@@ -176,5 +176,7 @@ def put_aside(claimed: Claimed, at: float, reason: str) -> Write:
         records="[]",
         at=at,
         status=InstanceStatus.WAITING.value,
+        inbox_seen=claimed.inbox_seq,
+        guard_inbox=True,
         waiting_for=f"set aside: {reason}",
     )

@@ -165,7 +165,7 @@ async def test_a_decision_that_stands_in_the_inbox_goes_before_its_expiry(world:
     w.stores[0].gate = asyncio.Event()
     w.clock.advance(1.0)
     engine.tick()  # the expiry is decided and on its way
-    await until(lambda: engine.writer.age or engine.writer.length)
+    await until(lambda: not engine.writer._idle.is_set())
     decision = {"approval": str(approval.id), "action": "approve", "by": "user:x", "channel": "api"}
     w.shelf.send(id, "decision", decision)
     w.stores[0].gate.set()
@@ -239,19 +239,6 @@ async def test_a_follower_that_falls_behind_is_cut_off_and_holds_nobody_up(world
     await ended
     assert watch.lagged
     assert len([batch async for batch in watch]) == 256
-
-
-async def test_waiting_for_an_instance_gives_it_when_it_has_ended(world: Make) -> None:
-    w = world(row(tool("a")), Calls(held=["a"]))
-    engine = await w.node()
-    id, _ = await w.begin(engine)
-    await w.calls.begun("a")
-    waiting = engine.wait(id)
-    state = engine.instance(id)
-    assert state is not None and state.status.value == "RUNNING"
-    w.calls.give("a")
-    assert (await waiting).status.value == "SUCCESS"
-    assert await engine.wait(id) is None
 
 
 async def test_no_room_is_refused_and_what_is_entrusted_is_begun_by_any_node(world: Make) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
 
 from agiwo.definition.compiled import Kind
+from agiwo.definition.contract import Effect
 from agiwo.engine.events import Happening
-from agiwo.machine.reports import Succeeded
-from agiwo.ports.store import Answer, Verdict, Write
-from kit.engine import Calls, ShelfStore, World, row, tool, until
+from agiwo.errors import Unavailable
+from agiwo.machine.reports import Begin, Succeeded
+from agiwo.ports.store import Answer, Claimed, Inbox, StoreUnavailable, Verdict, Write
+from kit.engine import Calls, ShelfStore, TestClock, World, pause, row, tool, until
 
 Make = Callable[..., World]
 
@@ -131,3 +136,180 @@ async def test_a_mistake_after_a_commit_ends_neither_the_writer_nor_the_instance
         await until(lambda beat=beat: engine._beat_at >= beat)
     await until(lambda: id in w.shelf.ended)
     assert w.shelf.ended[id] == "SUCCESS"
+
+
+async def test_a_drain_waits_for_an_outcome_whose_write_waits_for_the_inbox(world: Make) -> None:
+    w = world(row(tool("a", Effect.WRITE), tool("b")), Calls(held=["a"]))
+    engine = await w.node()
+    id, _ = await w.begin(engine)
+    await w.calls.begun("a")
+    read, ask = asyncio.Event(), w.stores[0].inbox
+
+    async def slow(ids: Sequence[UUID]) -> dict[UUID, Inbox]:
+        await read.wait()
+        return await ask(ids)
+
+    w.stores[0].inbox = slow  # type: ignore[method-assign]
+    engine._held[id].reading = True
+    engine.ask_inbox(engine._held[id])
+    w.calls.give("a")
+    await w.moments.until(Happening.ATTEMPT_RETURNED)
+    draining = asyncio.create_task(engine.drain(60.0))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    read.set()
+    await draining
+    assert "step.succeeded" in w.types(id)
+
+
+async def test_what_is_claimed_before_the_answer_to_its_park_has_come_is_taken_over(world: Make) -> None:
+    w = world(row(pause("p", 100), tool("a")))
+    engine = await w.node()
+    id, _ = await w.begin(engine)
+    w.shelf.send(id, "odd", {})
+    heard, write = asyncio.Event(), w.stores[0].write
+
+    async def late(batch: Sequence[Write]) -> list[Verdict]:
+        verdicts = await write(batch)
+        w.stores[0].write = write  # type: ignore[method-assign]
+        await heard.wait()
+        return verdicts
+
+    w.stores[0].write = late  # type: ignore[method-assign]
+    engine.poke(id)
+    await until(lambda: w.shelf.rows[id].owner is None and len(w.stores[0].writes) == 2)
+    w.shelf.send(id, "cancel", {"by": "user:a"})
+    engine.poke(id)
+    engine._claims.hurry()
+    await w.moments.until(Happening.LET_GO, reason="claimed anew")
+    heard.set()
+    await w.moments.until(Happening.ENDED)
+    assert w.shelf.ended[id] == "CANCELLED"
+
+
+async def test_nobody_waits_for_ever_for_what_a_stopping_node_could_not_write_down(world: Make) -> None:
+    w = world(row(tool("a")))
+    engine = await w.node()
+    w.stores[0].down = True
+    asked = asyncio.create_task(engine.entrust(w.new_id(), w.workflow, "default", Begin(w.clock.now()), w.new()))
+    await until(lambda: engine.writer.down)
+    w.stores[0].down = False
+    w.stores[0].gate = asyncio.Event()
+    await engine.stop()
+    with pytest.raises(Unavailable):
+        await asked
+
+
+async def test_an_inbox_that_could_not_be_read_is_read_again(world: Make) -> None:
+    w = world(row(tool("a")), Calls(held=["a"]))
+    engine = await w.node()
+    id, ended = await w.begin(engine)
+    await w.calls.begun("a")
+    ask = w.stores[0].inbox
+
+    async def fails(ids: Sequence[UUID]) -> dict[UUID, Inbox]:
+        w.stores[0].inbox = ask  # type: ignore[method-assign]
+        raise ValueError("a bug")
+
+    w.stores[0].inbox = fails  # type: ignore[method-assign]
+    engine._held[id].reading = True
+    engine.ask_inbox(engine._held[id])
+    await w.moments.until(Happening.LOOP_FAILED)
+    w.calls.give("a")
+    engine._inboxes.hurry()
+    assert (await ended).status.value == "SUCCESS"
+
+
+async def test_news_of_all_is_looked_for_however_often_one_is_asked_for(world: Make) -> None:
+    w = world(row(tool("a")), Calls(held=["a"]))
+    engine = await w.node()
+    id, _ = await w.begin(engine)
+    await w.calls.begun("a")
+    other, ended = await w.begin(engine)
+    w.shelf.send(other, "cancel", {"by": "user:a"})
+
+    async def ask_for_ever() -> None:
+        while True:
+            engine.poke(id)
+            w.clock.advance(0.1)
+            await asyncio.sleep(0)
+
+    asking = asyncio.create_task(ask_for_ever())
+    assert (await ended).status.value == "CANCELLED"
+    asking.cancel()
+
+
+async def test_a_clock_behind_that_of_the_database_does_not_claim_and_park_without_end(world: Make) -> None:
+    w = world(row(pause("p", 100), tool("a")))
+    engine = await w.node()
+    id, _ = await w.begin(engine)
+    w.shelf.clock = TestClock(w.clock.now() + 3600)
+    engine._claims.hurry()
+    await until(lambda: engine.load)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert engine.load == 1 and w.shelf.rows[id].owner == w.stores[0].me
+    w.clock.advance(100)
+    engine.tick()
+    await w.moments.until(Happening.ENDED)
+    assert w.shelf.ended[id] == "SUCCESS"
+
+
+async def test_states_too_large_to_be_read_together_are_claimed_a_few_at_a_time(world: Make) -> None:
+    w = world(row(pause("p", 100), tool("a")))
+    engine = await w.node()
+    begun = [(await w.begin(engine))[0] for _ in range(20)]
+    ask = w.stores[0].claim
+
+    async def narrow(limit: int) -> list[Claimed]:
+        if limit > 7:
+            raise StoreUnavailable("it took too long")
+        return await ask(limit)
+
+    w.stores[0].claim = narrow  # type: ignore[method-assign]
+    w.clock.advance(100)
+    engine.tick()
+    while not w.shelf.ended.keys() >= set(begun):
+        engine._claims.hurry()
+        await asyncio.sleep(0)
+
+
+async def test_hints_are_heard_again_after_a_mistake_in_hearing_them(world: Make) -> None:
+    class Mistaken:
+        tries = 0
+
+        def tell(self, instance: UUID) -> None: ...
+
+        async def hear(self) -> AsyncIterator[UUID]:
+            self.tries += 1
+            if self.tries == 1:
+                raise RuntimeError("a bug")
+            yield uuid4()
+            await asyncio.Event().wait()
+
+        async def close(self) -> None: ...
+
+    w, wakeup = world(row(tool("a"))), Mistaken()
+    await w.node(wakeup=wakeup)
+    await w.moments.until(Happening.LOOP_FAILED, loop="hints")
+    await until(lambda: wakeup.tries == 2)
+
+
+async def test_nothing_is_begun_under_a_lease_that_is_gone(world: Make) -> None:
+    w = world(row(tool("a")))
+    engine = await w.node()
+    rooms: list[bool] = []
+    w.moments.hooks[Happening.DECLARED_DEAD] = lambda event: asyncio.get_running_loop().call_soon(lambda: rooms.append(engine.has_room()))
+    join, joining = w.stores[0].join, asyncio.Event()
+
+    async def slow(name: str) -> None:
+        await joining.wait()
+        await join(name)
+
+    w.stores[0].join = slow  # type: ignore[method-assign]
+    w.shelf.free(w.stores[0].me)
+    engine._beats.hurry()
+    await until(lambda: rooms)
+    assert rooms == [False]
+    joining.set()
+    await until(engine.has_room)
