@@ -38,7 +38,7 @@ def validate(files: Sequence[Path], tools: Sequence[str], as_json: bool) -> None
             if report["valid"]:
                 say(
                     f"{report['file']}: {report['workflow_id']} {report['version']} is valid "
-                    f"({report['steps']} steps, read {report['reading']})"
+                    f"({report['steps']} steps, read {'as a graph' if report['reading'] == 'graph' else report['reading']})"
                 )
     if not all(report["valid"] for report in reports):
         raise CommandEnds(FAILED)

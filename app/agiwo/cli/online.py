@@ -54,7 +54,9 @@ async def publish(server: str, key: str | None, files: Sequence[Path], as_json: 
 
 def _show_refusal(file: str, exc: CommandEnds) -> None:
     errors = exc.document.get("errors") if isinstance(exc.document, Mapping) else None
-    for line in problem_lines(errors, file) if errors else [f"{file}: error: {exc.message}"]:
+    if not errors or exc.document.get("code") == "version_exists":
+        tell(f"{file}: error: {exc.message.splitlines()[0]}")
+    for line in problem_lines(errors or (), file):
         tell(line)
 
 

@@ -239,7 +239,7 @@ class _Builder:
         if isinstance(frame.value, dict) and frame.event.flow_style and parent.event.flow_style and not parent.keys:
             end = self.source.find("\n", parent.event.start_mark.index)
             shown = self.source[parent.event.start_mark.index : end if end > 0 else None].split("#")[0].strip().rstrip(",")
-            self._quote(shown, parent.event, parent.at)
+            self._quote(_balanced(shown), parent.event, parent.at)
             parent.value = _Template()
         else:
             self._problem("key_not_text", "a key must be text", frame.event, parent.at, expected="text")
@@ -328,7 +328,7 @@ class _Builder:
     def _quote(self, shown: str, event: Any, at: tuple[str | int, ...]) -> None:
         self._problem(
             "unquoted_template",
-            f'quote this template: "{shown[:120]}" (YAML reads bare braces as a mapping)',
+            f"quote this template: {_quoted(shown[:120])} (YAML reads bare braces as a mapping)",
             event,
             at,
             found=shown[:120],
@@ -399,6 +399,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(out) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return out
+
+
+def _balanced(text: str) -> str:
+    """The text up to the brace that closes its first one: what follows belongs to the mapping or list around a template."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "}" and depth == 0:
+            return text[: index + 1]
+    return text
 
 
 def _quoted(text: str) -> str:

@@ -123,7 +123,10 @@ def _reached(ways: Ways, report: Report, cyclic: int) -> None:
         else:
             sources = ", ".join(f"`{ways.made.ids[i]}`" for i in bits(ways.before[step.index]))
             report.error(
-                "unreachable", f"`{step.id}` is never reached: only {sources} lead to it, and no start leads there", at, found=step.id
+                "unreachable",
+                f"`{step.id}` is never reached: what leads to it ({sources}) is not reached from the start either",
+                at,
+                found=step.id,
             )
 
 
