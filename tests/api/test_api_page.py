@@ -188,6 +188,9 @@ async def test_a_notice_becomes_a_mail_whose_link_works_for_its_recipient_alone(
     assert "\n" not in made["subject"]
     assert made["link"] in made["text"]
     assert made["link"].startswith("http://agiwo.test/approve/")
+    long = mail(world.services.links, body | {"show": "x" * 1_000_000}, "user:ann@example.com")
+    assert made["link"] in long["text"]
+    assert len(long["text"]) < 25_000
     page = await world.anonymous.get(made["link"].removeprefix("http://agiwo.test"))
     assert "user:ann@example.com" in page.text
     assert link_of(body, body["to"]).expires_at == body["expires_at"] + LINK_KEPT

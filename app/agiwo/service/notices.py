@@ -16,6 +16,8 @@ from agiwo.values import encode
 
 #: Seconds that a link works longer than the approval, so that whoever opens it late sees what was decided.
 LINK_KEPT = 7 * 86_400.0
+#: Characters of the matter that a mail shows: a long one must not keep the notice from being delivered.
+SHOWN = 20_000
 
 
 class ApprovalNotices:
@@ -53,7 +55,8 @@ def mail(links: ApprovalLinks, body: Mapping[str, Any], person: str) -> dict[str
     shown = body.get("show")
     parts = [f"Your decision is needed: {body['title']}"]
     if shown not in (None, ""):
-        parts.append(shown if isinstance(shown, str) else encode(shown))
+        text = shown if isinstance(shown, str) else encode(shown)
+        parts.append(text if len(text) <= SHOWN else f"{text[:SHOWN]}…\n(The rest stands on the page.)")
     parts += [
         f"Open this page to look at it and to decide:\n{link}",
         f"It is open until {rfc3339(body['expires_at'])[:16].replace('T', ' ')} UTC. If nobody decides, nothing is approved.",
