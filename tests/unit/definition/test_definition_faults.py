@@ -218,6 +218,7 @@ def test_an_own_error_of_a_tool_gets_a_warning() -> None:
         ("id: a, requires_approval: true", "timeout: 1h", "clock_too_long"),
         ("id: a, type: approval, approval: {timeout: 2h}", "timeout: 1h", "clock_too_long"),
         ("id: a, type: wait, duration: 2h", "timeout: 1h", "clock_too_long"),
+        ("id: a, approval: {notify: mail}", "", "nobody_told"),
     ],
 )
 def test_what_is_probably_not_meant_gets_a_warning(line: str, head: str, code: str) -> None:
@@ -271,5 +272,7 @@ def test_guesses_have_an_end_and_errors_have_none() -> None:
 @pytest.mark.parametrize("much", [129, 200])
 def test_of_a_name_longer_than_names_are_nothing_is_guessed(much: int) -> None:
     long = "".join(chr(0x4E00 + n % 5000) for n in range(much))
-    found = checked(f"input_schema: {{properties: {{{long}x: {{}}}}}}\nsteps:\n  - {{id: a, type: wait, duration: 1, {long}: 1, on_success: {long}}}\n")
+    found = checked(
+        f"input_schema: {{properties: {{{long}x: {{}}}}}}\nsteps:\n  - {{id: a, type: wait, duration: 1, {long}: 1, on_success: {long}}}\n"
+    )
     assert {(p.code, p.nearest) for p in found.errors} >= {("unknown_key", None), ("unknown_step", None)}

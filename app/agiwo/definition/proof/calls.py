@@ -49,6 +49,12 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
         _retry(step, source, at, report)
         _wait(step, source, at, report)
         _constant_conditions(step, source, at, report)
+        if step.gate is not None and step.gate.notify and not step.gate.approvers:
+            report.warning(
+                "nobody_told",
+                f"nobody is told of `{step.id}`: `notify` tells the `approvers`, and none are named",
+                (*at, "approval", "notify"),
+            )
         for block, key in written_keys(source):
             if key not in declared:
                 report.error(
