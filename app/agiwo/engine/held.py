@@ -338,7 +338,8 @@ class Held:
 
     def _undo(self, entries: list[Entry]) -> None:
         self.instance = self.committed
-        self.mailbox[:0] = entries
+        # Here too, what people said goes first: it may have been read while the write was on its way.
+        self.mailbox = sorted([*entries, *self.mailbox], key=lambda entry: entry.item is None)
 
     def _refused(self, pending: Pending, verdict: Verdict) -> None:
         if self.node.observe is not None:

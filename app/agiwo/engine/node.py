@@ -30,7 +30,7 @@ from agiwo.machine.state import Instance
 from agiwo.ports.definitions import Definitions
 from agiwo.ports.executor import Circumstances, Executor
 from agiwo.ports.notifier import Notifier
-from agiwo.ports.store import Claimed, Inbox, InstanceStore, NewInstance, StoreUnavailable, Verdict, Write, WriteKind
+from agiwo.ports.store import Answer, Claimed, Inbox, InstanceStore, NewInstance, StoreUnavailable, Verdict, Write, WriteKind
 from agiwo.ports.wakeup import Wakeup
 
 FIRST_EPOCH = 1  # of an instance that this node owns from its first row on
@@ -211,7 +211,7 @@ class Engine:
         return await begun
 
     async def entrust(self, id: UUID, workflow: Workflow, tenant: str, begin: Begin, new: NewInstance) -> Verdict:
-        """Write a new instance down for whichever node claims it first. Verdict as of `begin`; raises Unavailable."""
+        """Write a new instance down for whichever node claims it first. Verdict and Unavailable as of `begin`."""
         if not self._tasks or self.writer.down:
             raise Unavailable("the storage does not answer" if self._tasks else "this node does not run")
         told: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -221,6 +221,9 @@ class Engine:
             verdict = await told
         finally:
             self._entrusting.discard(told)
+        if verdict.answer is Answer.FENCED:
+            # It was written under an incarnation that this node no longer is, perhaps by the sending whose answer was lost.
+            raise Unavailable("the node lost its lease meanwhile; whether the instance was written is to be seen by its key")
         self.poke(id)
         return verdict
 
@@ -237,11 +240,6 @@ class Engine:
         if held.watchers is None:
             held.watchers = Watchers()
         return Watch(held.watchers)
-
-    def instance(self, id: UUID) -> Instance | None:
-        """The last committed state of an instance, if this node holds it."""
-        held = self._held.get(id)
-        return None if held is None or held.new is not None else held.committed
 
     def has_room(self) -> bool:
         return len(self._held) < self.capacity and not self.writer.pressed and self._trusts_lease()

@@ -35,6 +35,9 @@ _SHUT_DOWN = (
     asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    # The server no longer knows what was prepared, or not as it was: only a new connection prepares it anew.
+    asyncpg.InvalidSQLStatementNameError,
+    asyncpg.InvalidCachedStatementError,
 )
 
 

@@ -52,6 +52,7 @@ def service_engine(url: str, *, size: int = SIZE, wait: float = 10.0) -> AsyncEn
         pool_pre_ping=True,
         pool_recycle=1800,
         isolation_level="AUTOCOMMIT",
+        hide_parameters=True,  # an error must not quote what people wrote
         json_serializer=encode,
         json_deserializer=decode,
     )

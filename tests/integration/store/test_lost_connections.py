@@ -14,12 +14,14 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from agiwo.clock import SystemClock
 from agiwo.ids import derived_uuid, uuid7
 from agiwo.ports.records import Posted
 from agiwo.ports.store import Answer, ApprovalRow, NewInstance, OutboxRow, StoreUnavailable, Verdict, Write, WriteKind
-from agiwo.store.pool import service_engine
+from agiwo.store.pool import connected, service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.records import PostgresRecords
 
@@ -353,6 +355,31 @@ async def test_cancelled_requests_leave_no_connection_behind(database: str, conn
     assert await asyncio.gather(*(records.put_inbox(begun.id, "acme", "signal", {}) for _ in range(20))) == [Posted.ACCEPTED] * 20
     await watcher.close()
     await store.close()
+    await engine.dispose()
+
+
+async def test_statements_that_the_server_has_forgotten_are_prepared_again(
+    node: PostgresStore, connection: asyncpg.Connection[Any]
+) -> None:
+    begun = trigger()
+    await node.write([begun])
+    await node.claim(1)
+    for line in (node._writing, node._claiming):
+        assert line._connection is not None
+        await line._connection.execute("DEALLOCATE ALL")
+    assert answers(await node.write([step(begun)])) == ["applied"]
+    with pytest.raises(StoreUnavailable):
+        await node.claim(1)
+    assert await node.claim(1) == []
+    assert await numbers(connection, begun.id) == [1, 2]
+
+
+async def test_an_error_of_the_services_does_not_quote_what_people_wrote(database: str) -> None:
+    engine = service_engine(database)
+    with pytest.raises(DBAPIError) as caught:
+        async with connected(engine) as open:
+            await open.execute(text("SELECT * FROM nowhere WHERE said = :secret"), {"secret": "hunter2"})
+    assert "hunter2" not in str(caught.value)
     await engine.dispose()
 
 

@@ -156,7 +156,8 @@ async def test_an_approval_is_asked_in_one_write_with_its_notices_and_parks(worl
     assert w.shelf.inbox[id] == []
 
 
-async def test_a_decision_that_stands_in_the_inbox_goes_before_its_expiry(world: Make) -> None:
+@pytest.mark.parametrize("read_meanwhile", [False, True])
+async def test_a_decision_that_stands_in_the_inbox_goes_before_its_expiry(world: Make, read_meanwhile: bool) -> None:
     gate = Gate("before", approvers=("user:x",), timeout=1.0)
     w = world(row(tool("a", gate=gate)))
     engine = await w.node()
@@ -168,6 +169,9 @@ async def test_a_decision_that_stands_in_the_inbox_goes_before_its_expiry(world:
     await until(lambda: not engine.writer._idle.is_set())
     decision = {"approval": str(approval.id), "action": "approve", "by": "user:x", "channel": "api"}
     w.shelf.send(id, "decision", decision)
+    if read_meanwhile:
+        engine.poke(id)
+        await until(lambda: engine._held[id].mailbox)
     w.stores[0].gate.set()
     await w.moments.until(Happening.ENDED)
     assert w.shelf.ended[id] == "SUCCESS"

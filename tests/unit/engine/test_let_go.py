@@ -313,3 +313,11 @@ async def test_nothing_is_begun_under_a_lease_that_is_gone(world: Make) -> None:
     assert rooms == [False]
     joining.set()
     await until(engine.has_room)
+
+
+async def test_what_a_node_entrusted_and_lost_its_lease_over_is_not_called_refused(world: Make) -> None:
+    w = world(row(tool("a")))
+    engine = await w.node()
+    w.stores[0]._one = lambda write: Verdict(Answer.FENCED)  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await engine.entrust(w.new_id(), w.workflow, "default", Begin(w.clock.now()), w.new())
