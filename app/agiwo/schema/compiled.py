@@ -20,8 +20,8 @@ from agiwo.schema.effort import Effort
 from agiwo.values import canonical, check, decode, kind_of, pointer, shown
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-#: Parts of a value (fifty characters count as one) above which its first misfit alone is told.
-_LARGE = 10_000
+#: Parts of a value above which its first misfit alone is told, and not even that where each alternative would copy the value.
+_LARGE, _HUGE = 10_000, 200_000
 MAX_PROBLEMS = 1000
 _ROOT = "urn:agiwo:schema"
 _META = jsonschema.Draft202012Validator(
@@ -32,6 +32,7 @@ _SHOWN = 5
 #: Of longer names, and among more of them, nothing is guessed: it would take longer than the check.
 _LONGEST_NAME, _MOST_NAMES = 128, 200
 _TOO_MUCH = Problem("schema_effort", "checking this value against its schema takes too much work: its alternatives multiply at every level")
+_NOT_SAID = Problem("schema", "does not fit, and is too large to say in which place: the schema has alternatives")
 
 Accepts = Callable[[Any], bool]
 
@@ -64,6 +65,8 @@ class Schema:
             return [_TOO_MUCH]
         if self._validator.is_valid(value):
             return []
+        if self._has_alternatives and is_large(value, _HUGE):
+            return [_NOT_SAID]
         errors = [self._first_error(value)] if is_large(value) else self._validator.iter_errors(value)
         return list(islice((problem for error in errors for problem in _explained(error, self.source)), MAX_PROBLEMS))
 
@@ -111,6 +114,10 @@ class Schema:
         return jsonschema_rs.Draft202012Validator(self.source, offline=True, validate_formats=True, mask="…")
 
     @cached_property
+    def _has_alternatives(self) -> bool:
+        return _names_any(self.source, ("anyOf", "oneOf"))
+
+    @cached_property
     def _effort(self) -> Effort:
         return Effort(self.source)
 
@@ -127,9 +134,15 @@ class Schema:
         return part.is_valid
 
 
-def is_large(value: Any) -> bool:
-    """Whether a value has more parts and text than one looks through for every misfit."""
-    left, todo = _LARGE, [value]
+def _names_any(part: Any, words: tuple[str, ...]) -> bool:
+    if isinstance(part, dict):
+        return any(word in part for word in words) or any(_names_any(inner, words) for inner in part.values())
+    return isinstance(part, list) and any(_names_any(inner, words) for inner in part)
+
+
+def is_large(value: Any, parts: int = _LARGE) -> bool:
+    """Whether a value has more parts, counting fifty characters as one, than one looks through for every misfit."""
+    left, todo = parts, [value]
     while todo and left > 0:
         part = todo.pop()
         left -= 1

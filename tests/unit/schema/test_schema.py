@@ -299,6 +299,8 @@ def test_a_misfit_says_what_was_expected_and_never_the_opposite(schema: Any, val
         ({"properties": {"a": {}}, "additionalProperties": False}, {str(n): 1 for n in range(4_000)}, [f"/{n}" for n in range(1000)]),
         ({"properties": {"a": {}}, "additionalProperties": False}, {str(n): 1 for n in range(40_000)}, ["/0"]),
         ({"additionalProperties": False}, {str(n): 1 for n in range(40_000)}, [""]),
+        ({"items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, [None] * 20_000 + [1], ["/20000"]),
+        ({"items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, [None] * 300_000 + [1], [""]),
     ],
 )
 def test_of_a_large_value_the_first_misfit_is_told_and_never_a_million(schema: Any, value: Any, places: list[str]) -> None:
