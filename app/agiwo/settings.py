@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSourc
 from agiwo.definition.report import nearest
 from agiwo.definition.yaml_text import Place, locate, read_text
 from agiwo.errors import InvalidInput, Problem
+from agiwo.outbound.guard import Guard
 from agiwo.values import pointer, shown
 
 PREFIX = "AGIWO_"
@@ -57,15 +58,21 @@ CONNECTION_OPTIONS: Mapping[str, Mapping[str, tuple[str, type | tuple[type, ...]
         "starttls": ("true or false", bool),
         "reconcile_url": ("an address", str),
     },
+    "http": {
+        "headers": ("a mapping from names to texts or {secret: NAME}", dict),
+        "auth": ("{bearer: NAME} or {basic: {user: USER, password: NAME}}", dict),
+        "ca_file": ("the path of a file with certificates", str),
+    },
+    "folder": {"writable": ("true or false", bool), "max_bytes": ("a whole number of bytes", int)},
 }
 
 
 class ConnectionSetting(BaseModel):
-    """A named way to a database or a mail server; further keys are options of its kind."""
+    """A named way to a database, a mail server, an HTTP service or a folder; further keys are options of its kind."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    kind: Literal["postgres", "sqlite", "smtp"]
+    kind: Literal["postgres", "sqlite", "smtp", "http", "folder"]
     url: SecretStr
 
     @model_validator(mode="after")
@@ -138,15 +145,22 @@ class Settings(BaseSettings):
     llm_model: str | None = None
     llm_api_key: SecretStr | None = None
     api_keys: Annotated[tuple[ApiKeySetting, ...], NoDecode] = ()
+    outbound_allow: Annotated[tuple[str, ...], NoDecode] = ()
     connections: dict[str, ConnectionSetting] = Field(default_factory=dict)
     llm_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
     channels: dict[Literal["mail"], ChannelSetting] = Field(default_factory=dict)
     roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
-    @field_validator("tools", mode="before")
+    @field_validator("tools", "outbound_allow", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
         return tuple(word for word in re.split(r"[\s,]+", value) if word) if isinstance(value, str) else value
+
+    @field_validator("outbound_allow")
+    @classmethod
+    def _reachable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        Guard(value)
+        return value
 
     @field_validator("api_keys", mode="before")
     @classmethod

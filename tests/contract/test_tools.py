@@ -19,6 +19,7 @@ from agiwo.toolkit import Tool, ToolContext, tool
 from agiwo.tools.builtin import BUILT_IN
 from agiwo.tools.calling import call_tool
 from agiwo.values import canonical, check
+from kit.web import Web, answer
 
 
 @tool(name="user.waits", effect="read", parameters={"n": {"type": "integer"}})
@@ -37,6 +38,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "debug.sleep": {"seconds": 0},
     "debug.fail": {"until_attempt": 1, "value": [1]},
     "database.query": {"query": {"statement": "SELECT :p1 AS v", "values": {"p1": "007"}}},
+    "database.execute": {"statement": {"statement": "INSERT INTO t VALUES (:p1)", "values": {"p1": "007"}}},
+    "http.request": {"connection": "web", "url": "/", "method": "POST", "body": {"a": "007"}},
+    "file.read": {"path": "there.txt"},
+    "file.write": {"path": "new.json", "content": {"a": "007"}},
+    "time.now": {},
     "data_processor.aggregate": {"raw_data": [{"k": "a", "v": 1}], "group_by": "k"},
     "data.transform": {"data": [{"k": "a"}], "operations": [{"op": "limit", "n": 1}]},
     "email_sender.send": {"to": "ops@example.com", "subject": "s", "body": "b"},
@@ -47,12 +53,28 @@ TOOLS = [*BUILT_IN, users_async, users_sync]
 every_tool = pytest.mark.parametrize("tested", TOOLS, ids=lambda t: t.name)
 
 
+class Held:
+    def now(self) -> float:
+        return 1_790_000_000.0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
 @pytest.fixture
 async def ctx(tmp_path: Path) -> AsyncIterator[ToolContext]:
-    sqlite3.connect(tmp_path / "data.db").close()
-    async with LoopbackMail() as mail:
-        connections = Connections([mail.connection(), ConnectionSpec("default", "sqlite", f"sqlite:///{tmp_path / 'data.db'}")])
-        yield ToolContext(instance_id="i", step="s", idempotency_key="key-1", connections=connections)
+    data = sqlite3.connect(tmp_path / "data.db")
+    data.execute("CREATE TABLE t (v TEXT)")
+    data.close()
+    (tmp_path / "there.txt").write_text("007")
+    async with LoopbackMail() as mail, Web(says={"/": answer(200, '{"ok": true}')}) as web:
+        specs = [
+            ConnectionSpec("default", "sqlite", f"sqlite:///{tmp_path / 'data.db'}"),
+            ConnectionSpec("files", "folder", str(tmp_path), {"writable": True}),
+            ConnectionSpec("web", "http", web.url("")),
+        ]
+        connections = Connections([mail.connection(), *specs])
+        yield ToolContext(instance_id="i", step="s", idempotency_key="key-1", connections=connections, clock=Held())
         await connections.close()
 
 

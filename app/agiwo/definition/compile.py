@@ -216,7 +216,7 @@ class _StepCompiler:
 
     def _effect(self, contract: ToolContract | None) -> Effect:
         if self.kind is Kind.TOOL_CALL:
-            return contract.effect if contract is not None else Effect.WRITE
+            return contract.effect_with(self.source.get("parameters", {})) if contract is not None else Effect.WRITE
         return Effect.READ if self.kind is Kind.LLM_TASK else Effect.PURE
 
     def _timeout(self, contract: ToolContract | None) -> float:

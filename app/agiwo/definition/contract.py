@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -30,7 +30,8 @@ class ToolContract:
 
     `parameters` and `result` are JSON Schemas (2020-12) of objects and of the result; `uses` says of a parameter (by name) that its text is
     `sql`, `html`, `command` or `url`; `timeout` is the default seconds of one attempt; `reconcile` whether the tool can be asked if an
-    earlier call was done.
+    earlier call was done. `effect_of` is pure and says for parameters as a definition writes them, templates and all, what such a call
+    does; `effect` is then what it does at worst.
     """
 
     name: str
@@ -42,6 +43,11 @@ class ToolContract:
     timeout: float | None = None
     uses: Mapping[str, str] = field(default_factory=dict)
     reconcile: bool = False
+    effect_of: Callable[[Mapping[str, Any]], Effect] | None = field(default=None, compare=False, repr=False)
+
+    def effect_with(self, parameters: object) -> Effect:
+        """What a call with these parameters does, as the definition writes them: an expression for all of them tells nothing."""
+        return self.effect if self.effect_of is None or not isinstance(parameters, Mapping) else self.effect_of(parameters)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncIterator, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 
 import httpx2
@@ -20,6 +18,7 @@ from agiwo.errors import StepError
 from agiwo.models.profile import ModelProfile
 from agiwo.models.protocol import ModelReply, ModelRequest, Usage
 from agiwo.models.raw import kept
+from agiwo.outbound.retry_after import retry_after
 from agiwo.values import JSON, shown
 
 MAX_BODY = 8 * 1024 * 1024
@@ -224,40 +223,6 @@ def _kind_of_refusal(status: int, error: Mapping[str, Any]) -> str:
         return "PayloadTooLarge" if status == 413 else "ValidationError"
     by_status = {404: "NotFound", 408: "Timeout", 409: "Conflict", 429: "RateLimited"}
     return by_status.get(status, "Unavailable" if status >= 500 else "ToolError")
-
-
-def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that the other side asks us to wait: `retry-after-ms`, else `Retry-After` as seconds or HTTP date; None if it asks for none.
-
-    `now` is in seconds since 1970; the answer's own `Date` wins over it, so that a wrong clock here does no harm.
-    """
-    milliseconds = _seconds(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _seconds(value)
-    if seconds is not None or value is None:
-        return seconds
-    due = _date(value)
-    if due is None:
-        return None
-    sent = _date(headers.get("date", ""))
-    return max(0.0, due - (now if sent is None else sent))
-
-
-def _seconds(value: str | None) -> float | None:
-    try:
-        number = float(value) if value is not None else math.nan
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
-
-
-def _date(value: str) -> float | None:
-    try:
-        return parsedate_to_datetime(value).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 class _TooMuch(openai.OpenAIError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agiwo.errors import StepError
+from agiwo.outbound.guard import Guard
 
 T = TypeVar("T")
 Close = Callable[[], Awaitable[None]]
@@ -21,8 +22,9 @@ Close = Callable[[], Awaitable[None]]
 class ConnectionSpec:
     """One connection as configured.
 
-    `kind` is `postgres`, `sqlite` or `smtp`; `url` may hold a password and is never shown. `options` by kind: `pool_size` (postgres,
-    connections of one process, default 5); `sender`, `domain`, `timeout` (seconds), `max_bytes`, `reconcile_url` (smtp).
+    `kind` is `postgres`, `sqlite`, `smtp`, `http` or `folder`; `url` may hold a password and is never shown. `options` by kind: `pool_size`
+    (postgres, connections of one process, default 5); `sender`, `domain`, `timeout` (seconds), `max_bytes`, `reconcile_url` (smtp);
+    `headers`, `auth`, `ca_file` (http); `writable`, `max_bytes` (folder).
     """
 
     name: str
@@ -32,11 +34,15 @@ class ConnectionSpec:
 
 
 class Connections:
-    """The connections by name, and what is open to them: one pool for each name and event loop, opened at first use."""
+    """The connections by name, and what is open to them: one pool for each name and event loop, opened at first use.
 
-    def __init__(self, specs: Iterable[ConnectionSpec] = ()) -> None:
+    `guard` says what calls to addresses without a connection may reach.
+    """
+
+    def __init__(self, specs: Iterable[ConnectionSpec] = (), guard: Guard | None = None) -> None:
+        self.guard = guard or Guard()
         self._specs = {spec.name: spec for spec in specs}
-        self._open: dict[tuple[str, int], tuple[Any, Close, asyncio.AbstractEventLoop]] = {}
+        self._open: dict[tuple[str, str, int], tuple[Any, Close, asyncio.AbstractEventLoop]] = {}
 
     def names(self) -> list[str]:
         return sorted(self._specs)
@@ -59,7 +65,7 @@ class Connections:
         `make` gives the pool and the way to close it, and must not wait: a pool connects at its first use.
         """
         loop = asyncio.get_running_loop()
-        key = (spec.name, id(loop))
+        key = (spec.kind, spec.name, id(loop))
         held = self._open.get(key)
         if held is None or held[2] is not loop:
             pool, close = make(spec)

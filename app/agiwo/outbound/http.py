@@ -6,18 +6,23 @@ It takes no proxy or credential from the environment, follows no redirect, and m
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import httpx
 
 from agiwo.errors import NetworkError, StepError
+from agiwo.outbound.guard import Guard
 from agiwo.values import decode_strict
 
 MAX_BODY = 10_000_000
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
+#: Seconds for one of several addresses of a host; the last one has what is left of the call.
+_EACH_ADDRESS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +39,19 @@ class Answer:
 
 
 class HttpCalls:
-    """Calls over one pool of connections; belongs to the event loop that first uses it."""
+    """Calls over one pool of connections; belongs to the event loop that first uses it.
 
-    def __init__(self) -> None:
-        self._client = httpx.AsyncClient(limits=_LIMITS, timeout=None, trust_env=False, follow_redirects=False)
+    With a guard only what it lets through is connected to. `trusted` is a TLS context for servers that are not known to the world.
+    """
+
+    def __init__(self, guard: Guard | None = None, trusted: ssl.SSLContext | None = None) -> None:
+        self._guard = guard
+        transport = httpx.AsyncHTTPTransport(verify=trusted or True, trust_env=False, limits=_LIMITS)
+        if guard is not None:
+            _connect_through(guard, transport)
+        self._client = httpx.AsyncClient(transport=transport, timeout=None, trust_env=False, follow_redirects=False)
+        # What one call is given as a cookie is nobody else's.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def call(
         self,
@@ -53,8 +67,11 @@ class HttpCalls:
     ) -> Answer:
         """One call, from the wait for a connection to the last byte in `within` seconds.
 
-        Raises NetworkError (`not_done` if no connection came about), StepError of type Timeout or PayloadTooLarge; a status is no error.
+        Raises NetworkError (`not_done` if no connection came about), StepError of type Timeout or PayloadTooLarge, and what the guard
+        raises; a status is no error.
         """
+        if self._guard is not None:
+            self._guard.check_url(url)
         sent = dict(headers or {})
         if traceparent is not None:
             sent["traceparent"] = traceparent
@@ -86,6 +103,36 @@ class HttpCalls:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+class _CheckedBackend:
+    """The client's own way to connect, by addresses that the guard gave and nothing else."""
+
+    def __init__(self, guard: Guard, inner: Any) -> None:
+        self._guard = guard
+        self._inner = inner
+
+    async def connect_tcp(self, host: str, port: int, **more: Any) -> Any:
+        *others, last = await self._guard.addresses(host, port)
+        for address in others:
+            try:
+                return await self._inner.connect_tcp(address, port, **{**more, "timeout": _EACH_ADDRESS})
+            except Exception:
+                continue
+        return await self._inner.connect_tcp(last, port, **more)
+
+    async def connect_unix_socket(self, path: str, **more: Any) -> Any:
+        raise NetworkError("a unix socket is no address of an outbound call", not_done=True)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+def _connect_through(guard: Guard, transport: httpx.AsyncHTTPTransport) -> None:
+    # The host stays what it is for the Host header, for TLS and for the pool; only the way to its address changes. If another version of
+    # the client has no such place, reading it fails and no call is made.
+    pool: Any = transport._pool
+    pool._network_backend = _CheckedBackend(guard, pool._network_backend)
 
 
 async def _bounded(response: httpx.Response, most: int) -> bytes:

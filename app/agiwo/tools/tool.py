@@ -79,12 +79,14 @@ def tool(
     uses: Mapping[str, str] | None = None,
     reconcile: Reconcile | None = None,
     keeps_off: bool = False,
+    effect_of: Callable[[Mapping[str, Any]], Effect] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function.
 
     `parameters` is a JSON Schema of an object, or short: a map from parameter to its schema; without it the type hints say it. `timeout` is
     the default of one attempt in seconds. `uses` says of a text parameter that it is `sql`, `html`, `command` or `url`. `effect` left out
-    means `write`. Raises TypeError or ValueError if these disagree with the function, InvalidInput if a schema is none.
+    means `write`; `effect_of` is pure and says for parameters as written in a definition what such a call does. Raises TypeError or
+    ValueError if these disagree with the function, InvalidInput if a schema is none.
     """
     declared = None if effect is None else Effect(effect)
     if not _NAME.fullmatch(name):
@@ -108,6 +110,7 @@ def tool(
             timeout=timeout,
             uses=dict(uses or {}),
             reconcile=reconcile is not None,
+            effect_of=effect_of,
         )
         return Tool(
             contract=contract,

@@ -22,7 +22,7 @@ from agiwo.clock import Clock, SystemClock
 from agiwo.definition.compiled import Kind
 from agiwo.engine.events import Observe, to_all
 from agiwo.engine.node import Engine
-from agiwo.errors import AgiwoError, ServiceError, Unavailable
+from agiwo.errors import AgiwoError, ServiceError, StepError, Unavailable
 from agiwo.executors.llm_task import ModelTasks
 from agiwo.executors.tool_call import ToolCalls
 from agiwo.leases.redis_wakeup import RedisWakeup
@@ -31,6 +31,9 @@ from agiwo.models.protocol import ModelProvider
 from agiwo.models.providers import provider_for
 from agiwo.notify.mail import MailNotifier
 from agiwo.outbound.connections import Connections, ConnectionSpec
+from agiwo.outbound.folder import Folder
+from agiwo.outbound.guard import Guard
+from agiwo.outbound.service import HttpService
 from agiwo.ports.executor import Executor
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
@@ -99,14 +102,24 @@ def build_world(settings: Settings, registry: ToolRegistry, clock: Clock) -> Wor
         providers = {name: provider_for(profile, clock) for name, profile in profiles.items()}
     except (ServiceError, Unavailable) as exc:
         raise SettingsRefused(f"the settings cannot be used:\n{exc.message}") from None
-    return World(registry, Connections(_specs(settings)), profiles, providers, secrets_of(os.environ))
+    connections = Connections(_specs(settings), Guard(settings.outbound_allow))
+    return World(registry, connections, profiles, providers, secrets_of(os.environ))
 
 
 def _specs(settings: Settings) -> list[ConnectionSpec]:
-    return [
+    specs = [
         ConnectionSpec(name, one.kind, _from_environment(name, one.url.get_secret_value()), one.model_extra or {})
         for name, one in settings.connections.items()
     ]
+    try:
+        for spec in specs:
+            if spec.kind == "http":
+                HttpService.of(spec)
+            elif spec.kind == "folder":
+                Folder.of(spec)
+    except StepError as exc:
+        raise SettingsRefused(f"the settings cannot be used: {exc.message}") from None
+    return specs
 
 
 def _from_environment(name: str, url: str) -> str:

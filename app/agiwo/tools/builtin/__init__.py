@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agiwo.tools.builtin import aggregate, database, debug, mail, transform
+from agiwo.tools.builtin import aggregate, database, debug, files, http, mail, time, transform
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.tool import Tool
 
@@ -13,6 +13,11 @@ BUILT_IN: tuple[Tool, ...] = (
     debug.sleep,
     debug.fail,
     database.query,
+    database.execute,
+    http.request,
+    files.read,
+    files.write,
+    time.now,
     aggregate.aggregate,
     transform.transform,
     mail.send,

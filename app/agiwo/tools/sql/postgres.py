@@ -25,7 +25,7 @@ from agiwo.values import decode, encode
 
 _GRACE = 0.8
 _DEFAULT_POOL = 5
-_AHEAD = 200  # rows that are fetched at once
+AHEAD = 200  # rows that are fetched at once
 _CANNOT_BE_READ = (asyncpg.SyntaxOrAccessError, asyncpg.DataError)
 _INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _SETTINGS = {"TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "iso_8601", "application_name": "agiwo"}
@@ -59,7 +59,7 @@ async def read_postgres(
 
     `within` (seconds) is the server's own limit for it. Cancelled, the statement is ended on the server before the cancellation goes on.
     """
-    engine = connections.pool(spec, _open)
+    engine = connections.pool(spec, open_engine)
     try:
         async with engine.connect() as connection:
             driver = (await connection.get_raw_connection()).driver_connection
@@ -67,11 +67,11 @@ async def read_postgres(
                 raise NetworkError(f"the database of {spec.name!r} is not connected", not_done=True)
             return await _read(driver, query, most, within)
     except (DBAPIError, PoolTimeout, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as exc:
-        raise _failure(exc, spec) from None
+        raise failure(exc, spec) from None
 
 
 async def _read(driver: asyncpg.Connection, query: str | Mapping[str, Any], most: int, within: float | None) -> list[dict[str, Any]]:
-    prepared, values = await _prepared(driver, query)
+    prepared, values = await prepare_statement(driver, query)
     columns = column_names(attribute.name for attribute in prepared.get_attributes())
     transaction = driver.transaction(readonly=True)
     try:
@@ -79,14 +79,14 @@ async def _read(driver: asyncpg.Connection, query: str | Mapping[str, Any], most
         if within is not None:
             await driver.execute(f"SET LOCAL statement_timeout = {max(1, int(within * 1000))}")
         rows = Rows(columns, most)
-        async for record in prepared.cursor(*values, prefetch=min(most + 1, _AHEAD)):
+        async for record in prepared.cursor(*values, prefetch=min(most + 1, AHEAD)):
             rows.take(record.values())
         return rows.taken
     finally:
-        await _roll_back(driver, transaction.rollback)
+        await roll_back(driver, transaction.rollback)
 
 
-async def _roll_back(driver: asyncpg.Connection, rollback: Callable[[], Awaitable[None]]) -> None:
+async def roll_back(driver: asyncpg.Connection, rollback: Callable[[], Awaitable[None]]) -> None:
     """End the transaction whatever happens; a connection that cannot do that in time, or not at all, is thrown away."""
     ended = asyncio.ensure_future(rollback())
     with contextlib.suppress(asyncio.CancelledError):
@@ -96,7 +96,7 @@ async def _roll_back(driver: asyncpg.Connection, rollback: Callable[[], Awaitabl
         driver.terminate()
 
 
-async def _prepared(driver: asyncpg.Connection, query: str | Mapping[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+async def prepare_statement(driver: asyncpg.Connection, query: str | Mapping[str, Any]) -> tuple[Any, tuple[Any, ...]]:
     """The prepared statement. Where the server's reading of a place cannot hold the value, the value's own type is tried."""
     plain = bound(query, lambda n: f"${n}", once=True)
 
@@ -142,7 +142,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else encode(value)
 
 
-def _open(spec: ConnectionSpec) -> tuple[AsyncEngine, Callable[[], Awaitable[None]]]:
+def open_engine(spec: ConnectionSpec) -> tuple[AsyncEngine, Callable[[], Awaitable[None]]]:
+    """The pool of a connection and the way to close it; raises ValidationError if its URL is none of Postgres."""
     scheme, _, rest = spec.url.partition("://")
     if scheme not in ("postgresql", "postgres", "postgresql+asyncpg"):
         raise ValidationError(f"the connection {spec.name!r} has no address of the form postgresql://…", not_done=True)
@@ -175,7 +176,8 @@ _BY_STATE = {
 }  # fmt: skip
 
 
-def _failure(exc: BaseException, spec: ConnectionSpec) -> StepError:
+def failure(exc: BaseException, spec: ConnectionSpec) -> StepError:
+    """The product's error for what the driver or the server said."""
     root: BaseException = exc
     while isinstance(root, DBAPIError) and root.orig is not None:
         root = root.orig.__cause__ or root.orig

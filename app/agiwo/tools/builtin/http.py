@@ -1,0 +1,247 @@
+"""`http.request`: one call to an HTTP service, over a named connection or to an address that the operator's rules let through.
+
+What it does to the world follows from its method, or is what the author says.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from agiwo.definition.contract import Effect
+from agiwo.errors import StepError, ValidationError, ValueRefused
+from agiwo.outbound.connections import Close, ConnectionSpec
+from agiwo.outbound.following import MAX_REDIRECTS, Request, call_following
+from agiwo.outbound.http import Answer, HttpCalls, for_status
+from agiwo.outbound.retry_after import retry_after
+from agiwo.outbound.service import HEADER, HEADER_VALUE, OWN_HEADERS, open_service
+from agiwo.tools.context import ToolContext
+from agiwo.tools.tool import tool
+from agiwo.values import check, decode_strict, encode, shown
+
+DEFAULT_TIMEOUT = 30.0
+MAX_BODY = 5_000_000
+_MOST_BODY = 20_000_000
+_SHOWN_BODY = 4_000
+EFFECTS: Mapping[str, Effect] = {
+    "GET": Effect.READ, "HEAD": Effect.READ, "OPTIONS": Effect.READ, "PUT": Effect.IDEMPOTENT_WRITE, "DELETE": Effect.IDEMPOTENT_WRITE,
+    "POST": Effect.WRITE, "PATCH": Effect.WRITE,
+}  # fmt: skip
+_SAID = (Effect.READ, Effect.IDEMPOTENT_WRITE, Effect.WRITE)
+_ONE = {"type": ["string", "number", "boolean", "null"]}
+
+
+def effect_of(parameters: Mapping[str, Any]) -> Effect:
+    """What a call does: what its `effect` says, else by its method; a template says nothing, and then it is a write."""
+    said = parameters.get("effect")
+    if said is not None:
+        return Effect(said) if said in _SAID else Effect.WRITE
+    method = parameters.get("method", "GET")
+    return EFFECTS.get(method, Effect.WRITE) if isinstance(method, str) else Effect.WRITE
+
+
+@tool(
+    name="http.request",
+    description="Calls an HTTP service; gives the status, the headers in small letters and the body: the value of JSON, text, or base64.",
+    effect="write",
+    effect_of=effect_of,
+    uses={"url": "url"},
+    parameters={
+        "type": "object",
+        "properties": {
+            "url": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 8000,
+                "description": "The address, or with a connection a path below its base; a {{ }} inside it is percent-encoded.",
+            },
+            "method": {"enum": list(EFFECTS), "default": "GET", "description": "The method."},
+            "query": {
+                "type": "object",
+                "additionalProperties": {"anyOf": [_ONE, {"type": "array", "items": _ONE}]},
+                "description": "Added to the URL; a list repeats its name, null is left out.",
+            },
+            "headers": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Sent with the call; they win over those of the connection.",
+            },
+            "body": {"description": "Text is sent as it is, anything else as JSON."},
+            "connection": {"type": "string", "description": "The name of an http connection, with its address and credentials."},
+            "follow_redirects": {
+                "type": "boolean",
+                "default": False,
+                "description": f"Follow at most {MAX_REDIRECTS} redirects; headers and body are not carried to another origin.",
+            },
+            "expect": {
+                "type": "array",
+                "items": {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 599}, {"type": "string", "pattern": "^[1-5]xx$"}]},
+                "minItems": 1,
+                "description": "The statuses that are no error, such as [2xx, 404]; without it all below 400.",
+            },
+            "max_bytes": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": _MOST_BODY,
+                "default": MAX_BODY,
+                "description": "An answer with a longer body is an error.",
+            },
+            "effect": {
+                "enum": [effect.value for effect in _SAID],
+                "description": "What the call does, where the method does not tell: a POST that only searches is a read.",
+            },
+        },
+        "required": ["url"],
+        "additionalProperties": False,
+    },
+    result={
+        "type": "object",
+        "properties": {
+            "status": {"type": "integer"},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+            "body": {},
+        },
+        "required": ["status", "headers", "body"],
+        "additionalProperties": False,
+    },
+    keeps_off=True,
+)
+async def request(
+    ctx: ToolContext,
+    url: str,
+    method: str = "GET",
+    query: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: Any = None,
+    connection: str | None = None,
+    follow_redirects: bool = False,
+    expect: Sequence[int | str] | None = None,
+    max_bytes: int = MAX_BODY,
+    effect: str | None = None,
+) -> dict[str, Any]:
+    """`effect` is read when the definition is published. Raises StepError: by status, for what the guard refuses, for the network."""
+    given = _headers(headers or {})
+    if connection is None:
+        calls, own = ctx.connections.pool(ConnectionSpec("", "", ""), _opener(ctx)), {}
+    else:
+        spec = ctx.connections.get(connection, "http")
+        service, calls = ctx.connections.pool(spec, lambda spec: open_service(spec, ctx.connections.guard))
+        url, own = service.address(url), service.sent(ctx.secrets)
+    marks = {"user-agent": "agiwo", "idempotency-key": ctx.idempotency_key, "traceparent": ctx.traceparent()}
+    content, kind = _content(body)
+    sent = {**({"content-type": kind} if kind else {}), **{name: value for name, value in marks.items() if value}, **own, **given}
+    answer = await call_following(
+        calls,
+        Request(method, _with_query(url, query or {}), sent, content),
+        remaining=_remaining(ctx),
+        max_body=max_bytes,
+        redirects=MAX_REDIRECTS if follow_redirects else 0,
+    )
+    if _is_error(answer.status, expect):
+        raise _failure(answer, expect, ctx.clock.now())
+    return {"status": answer.status, "headers": dict(answer.headers), "body": None if method == "HEAD" else _read(answer)}
+
+
+def _opener(ctx: ToolContext) -> Callable[[ConnectionSpec], tuple[HttpCalls, Close]]:
+    def open_calls(_: ConnectionSpec) -> tuple[HttpCalls, Close]:
+        calls = HttpCalls(ctx.connections.guard)
+        return calls, calls.close
+
+    return open_calls
+
+
+def _remaining(ctx: ToolContext) -> Callable[[], float]:
+    """What is left of the step's time, or of DEFAULT_TIMEOUT: one clock over all hops."""
+    left = ctx.remaining()
+    end = ctx.clock.monotonic() + (DEFAULT_TIMEOUT if left is None else left)
+    return lambda: max(0.0, end - ctx.clock.monotonic())
+
+
+# What is sent
+
+
+def _headers(given: Mapping[str, str]) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for name, value in given.items():
+        low = name.lower()
+        if not HEADER.fullmatch(name) or low in OWN_HEADERS or low in out:
+            raise ValidationError(f"headers: {shown(name[:100])} is no header that can be set, or stands twice", not_done=True)
+        if not HEADER_VALUE.fullmatch(value):
+            raise ValidationError(f"headers: the value of {name} holds a line end or what is not ASCII", not_done=True)
+        out[low] = value.strip()
+    return out
+
+
+def _content(body: Any) -> tuple[bytes | None, str | None]:
+    if body is None:
+        return None, None
+    if isinstance(body, str):
+        return body.encode(), "text/plain; charset=utf-8"
+    return encode(body).encode(), "application/json"
+
+
+def _with_query(url: str, query: Mapping[str, Any]) -> str:
+    pairs = [
+        (name, one if isinstance(one, str) else encode(one))
+        for name, value in query.items()
+        for one in (value if isinstance(value, list) else [value])
+        if one is not None
+    ]
+    if not pairs:
+        return url
+    bare = url.partition("#")[0]
+    return f"{bare}{'&' if urlsplit(bare).query else '?'}{urlencode(pairs)}"
+
+
+# What came back
+
+
+def _is_error(status: int, expect: Sequence[int | str] | None) -> bool:
+    return status >= 400 if expect is None else status not in expect and f"{status // 100}xx" not in expect
+
+
+def _failure(answer: Answer, expect: Sequence[int | str] | None, now: float) -> StepError:
+    status = answer.status
+    details: dict[str, Any] = {"body": _excerpt(answer)} if answer.body else {}
+    if status < 400:
+        wanted = ", ".join(map(str, expect or ()))
+        return StepError(f"the other side answered {status}, expected {wanted}", status=status, details=details or None)
+    named = for_status(status)
+    wait = retry_after(answer.headers, now) if status in (429, 503) else None
+    return StepError(named.message, type=named.type, status=status, not_done=named.not_done, retry_after=wait, details=details or None)
+
+
+def _excerpt(answer: Answer) -> Any:
+    """What the other side said of its error: its JSON if that is short, else the beginning of the text."""
+    if len(answer.body) <= _SHOWN_BODY:
+        try:
+            return _read(answer)
+        except StepError:
+            pass
+    text = answer.body[:_SHOWN_BODY].decode("utf-8", "replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return text if len(answer.body) <= _SHOWN_BODY else text + "…"
+
+
+def _read(answer: Answer) -> Any:
+    kind, _, rest = answer.headers.get("content-type", "").partition(";")
+    kind = kind.strip().lower()
+    if not answer.body:
+        return None
+    if kind == "application/json" or kind.endswith("+json"):
+        try:
+            return decode_strict(answer.body)
+        except ValueRefused as exc:
+            message = f"the answer calls itself JSON and cannot be read as such: {exc.message}"
+            raise ValidationError(message, status=answer.status) from None
+    parts = (part.partition("=") for part in rest.split(";"))
+    charset = next((value.strip(" \"'") for name, _, value in parts if name.strip().lower() == "charset"), "")
+    if charset or not kind or kind.startswith("text/") or kind.endswith(("xml", "javascript", "x-www-form-urlencoded", "yaml")):
+        try:
+            text = answer.body.decode(charset or "utf-8")
+            check(text)
+        except (LookupError, UnicodeError, ValueError, ValueRefused):
+            return b64encode(answer.body).decode()
+        return text
+    return b64encode(answer.body).decode()
