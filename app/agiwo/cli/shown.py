@@ -46,6 +46,8 @@ def instance_lines(view: Mapping[str, Any], *, steps: bool = True) -> list[str]:
     for wait in view.get("waiting_for", ()):
         if wait["kind"] == "approval":
             out.append(f"waits for a decision on {wait['step']}: agiwo approve {wait['approval_id']}")
+        elif wait["kind"] == "set_aside":
+            out.append(f"set aside: {wait['reason']}")
         else:
             out.append(f"waits at {wait['step']} ({wait['kind']})" + (f" until {wait['until']}" if wait.get("until") else ""))
     if view.get("error"):

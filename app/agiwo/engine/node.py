@@ -36,6 +36,7 @@ from agiwo.ports.wakeup import Wakeup
 FIRST_EPOCH = 1  # of an instance that this node owns from its first row on
 CLAIM_AT_ONCE = 100
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds
+ASIDE_AGAIN = 30.0  # seconds until an instance whose definition a node could not read may be claimed once more
 MOST_DEATHS = 5  # nodes that died with an instance, before it is set aside
 SWEEP_EVERY = 10.0  # seconds
 TRUST = 0.8  # part of the lease after which, without a good beat, nothing new is started
@@ -371,12 +372,13 @@ class Engine:
         try:
             workflow = await self._definitions.get(claimed.tenant, claimed.workflow, claimed.version)
         except NotFound as exc:
-            self._put_aside(claimed, f"its definition is missing: {exc.message}", "")
+            self._put_aside(claimed, f"its definition is missing: {exc.message}", "", again=True)
             return None
         except (StoreUnavailable, Unavailable):
             raise
-        except Exception:
-            self._put_aside(claimed, "its definition cannot be read", traceback.format_exc())
+        except Exception as exc:
+            # A tool or a step type that this node lacks and another may have, as in the middle of a deployment.
+            self._put_aside(claimed, f"node {self.name} cannot read its definition: {exc}"[:500], traceback.format_exc(), again=True)
             return None
         try:
             return retrieve(claimed, workflow)
@@ -412,12 +414,13 @@ class Engine:
             held.inbox_seen = seen
             held.rest(due - now)
 
-    def _put_aside(self, claimed: Claimed, reason: str, details: str) -> None:
+    def _put_aside(self, claimed: Claimed, reason: str, details: str, *, again: bool = False) -> None:
+        now = self.clock.now()
         where = Circumstances(claimed.id, claimed.workflow, claimed.version, claimed.tenant, "")
         if self.observe is not None:
             data = {"reason": reason, "details": details}
-            self.observe(Event(Happening.SET_ASIDE, self.clock.now(), where, data=data))
-        self.writer.put(Plain(put_aside(claimed, self.clock.now(), reason), lambda verdict: None))
+            self.observe(Event(Happening.SET_ASIDE, now, where, data=data))
+        self.writer.put(Plain(put_aside(claimed, now, reason, now + ASIDE_AGAIN if again else None), lambda verdict: None))
 
     # ------------------------------------------------------------ inboxes and hints
 

@@ -164,8 +164,8 @@ class Plain:
         self.told(verdict)
 
 
-def put_aside(claimed: Claimed, at: float, reason: str) -> Write:
-    """Let go of an instance that cannot even be read, so that it is claimed no more until a person acts."""
+def put_aside(claimed: Claimed, at: float, reason: str, again: float | None) -> Write:
+    """Let go of an instance that cannot be driven here: until `again` (seconds since 1970), or until a person acts (None)."""
     return Write(
         kind=WriteKind.PARK,
         id=claimed.id,
@@ -176,6 +176,7 @@ def put_aside(claimed: Claimed, at: float, reason: str) -> Write:
         records="[]",
         at=at,
         status=InstanceStatus.WAITING.value,
+        due_at=again,
         inbox_seen=claimed.inbox_seq,
         guard_inbox=True,
         waiting_for=f"set aside: {reason}",

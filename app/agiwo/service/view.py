@@ -87,7 +87,14 @@ def instance_view(instance: Instance, row: InstanceRow | None = None) -> dict[st
         out["reason"] = instance.ending.reason
     if row is not None:
         out["correlation_key"] = row.correlation_key
+        if row.waiting_for is not None and row.waiting_for.startswith(SET_ASIDE):
+            # Nothing in its history says so: no node could drive it on.
+            out["status"] = str(InstanceStatus.WAITING)
+            out["waiting_for"] = [{"kind": "set_aside", "reason": row.waiting_for.removeprefix(SET_ASIDE)}, *waiting]
     return out
+
+
+SET_ASIDE = "set aside: "
 
 
 def status_of(instance: Instance) -> str:

@@ -152,11 +152,20 @@ class Reader:
 
     def _default(self, subject: nodes.Node, args: list[nodes.Expr], named: list[Any], bound: set[str], facts: Facts, absent: bool) -> None:
         self.expression(subject, bound, facts, may_be_absent=True)
-        place = self._given(subject, bound)
         for child in (*args[:1], *(k.value for k in named)):
-            self.expression(child, bound, facts | {(False, place)} if place else facts, may_be_absent=absent)
+            self.expression(child, bound, facts | self._if_absent(subject, bound), may_be_absent=absent)
         for child in args[1:]:
             self.expression(child, bound, facts)
+
+    def _if_absent(self, node: nodes.Node, bound: set[str]) -> Facts:
+        """What is absent when this is: a place itself, and of `a | default(b)` both."""
+        match node:
+            case nodes.Filter(name="default" | "d", args=[other, *_]) if node.node is not None:
+                return self._if_absent(node.node, bound) | self._if_absent(other, bound)
+            case nodes.Call(node=nodes.Name(name="default"), args=[first, other, *_]):
+                return self._if_absent(first, bound) | self._if_absent(other, bound)
+        place = self._given(node, bound)
+        return frozenset({(False, place)}) if place else _NOTHING
 
     def _given(self, node: nodes.Node, bound: set[str]) -> Place | None:
         """The constant place that a node reads, unless it begins with a local name."""

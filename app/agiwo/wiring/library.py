@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -46,7 +47,11 @@ class Agiwo:
     ) -> None:
         self._tools = list(tools)
         self._modules = tuple(tool_modules)
-        self._settings: Settings = load_settings(config, database_url=database_url, **settings)
+        found: Settings = load_settings(config, database_url=database_url, **settings)
+        if found.node_name is None:
+            # A name of its own: under that of a service on the same machine it would take over what the service owns.
+            found = found.model_copy(update={"node_name": f"{socket.gethostname()}:program:{secrets.token_hex(4)}"})
+        self._settings = found
         self._url = database_url
         self._caller = Caller(self._settings.tenant, "key:program", frozenset({ADMIN}))
         self._stack = AsyncExitStack()

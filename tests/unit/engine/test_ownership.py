@@ -202,6 +202,23 @@ async def test_a_missing_definition_sets_the_instance_aside(world: Make) -> None
     await until(lambda: w.shelf.rows[id].owner is None)
 
 
+async def test_an_instance_that_one_node_cannot_read_goes_on_where_another_can(world: Make) -> None:
+    w = world(row(pause("p", 100), tool("a")))
+    engine = await w.node("a")
+    id, _ = await w.begin(engine)
+    able, engine._definitions = engine._definitions, Library()
+    w.clock.advance(100)
+    engine.tick()
+    await w.moments.until(Happening.SET_ASIDE)
+    await until(lambda: w.shelf.rows[id].owner is None)
+    assert w.shelf.rows[id].waiting_for is not None
+    engine._definitions = able
+    w.clock.advance(31)
+    engine.tick()
+    await w.moments.until(Happening.ENDED)
+    assert w.shelf.ended[id] == "SUCCESS"
+
+
 async def test_nothing_new_is_started_while_the_lease_is_in_doubt(world: Make) -> None:
     w = world(row(tool("a"), tool("b")), Calls(held=["a"]))
     engine = await w.node("a", heartbeat=1000.0, lease=10.0)

@@ -68,6 +68,8 @@ def test_the_second_choice_says_what_must_be_absent_first() -> None:
         Read("steps", ("b", "output"), True, (a,)),
         Read("steps", ("c", "output"), False, (a, b)),
     )
+    chained = compile_expression("steps.a.output | default(steps.b.output) | default(steps.c.output)").reads
+    assert Read("steps", ("c", "output"), False, (a, b)) in chained
     other = compile_expression("steps.a.output if steps.a.output is defined else steps.b.output").reads
     assert Read("steps", ("b", "output"), False, (a,)) in other
 

@@ -131,10 +131,11 @@ class _Reads:
         properties: Mapping[str, Any] = schema.source.get("properties", {})
         name = read.path[0]
         if name in properties:
-            if not read.guarded and name not in schema.source.get("required", ()) and "default" not in properties[name]:
+            if not read.guarded and name not in schema.source.get("required", ()):
+                filled = "; a `default` in a schema fills nothing in" if "default" in properties[name] else ""
                 self.report.warning(
                     "perhaps_absent",
-                    f"`input.{name}` is not required, so it may be absent: require it, or write `| default(…)`",
+                    f"`input.{name}` is not required, so it may be absent: require it, or write `| default(…)`{filled}",
                     place_of(use, read),
                     found=_text(read),
                 )
