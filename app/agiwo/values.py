@@ -164,6 +164,22 @@ def kind_of(value: JSON) -> str:
     return "array" if isinstance(value, list | tuple) else "object"
 
 
+def plain(value: object, depth: int = 10) -> JSON:
+    """Any value as JSON for people to read: what is no JSON, or nested deeper than `depth`, becomes its `repr`. Never raises."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if depth and isinstance(value, Mapping):
+        return {str(plain(key, 0)): plain(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, list | tuple):
+        return [plain(item, depth - 1) for item in value]
+    try:
+        return plain(repr(value))
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
 def shown(value: JSON, limit: int = 80) -> str:
     """A value as an error message shows it: JSON, cut at `limit` characters."""
     text = encode(value) if not isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -52,6 +52,9 @@ class ModelTasks:
             return Failed(Failure("ValidationError", f"the model profile does not allow this step's `llm`: {reason}", not_done=True))
         except StepError as exc:
             return _failed(exc, lent)
+        except Exception as exc:
+            # A mistake of ours or of a provider; what it says may quote what was lent.
+            return Failed(lent.hidden(Failure("ToolError", f"{type(exc).__name__}: {exc}")))
         calls = [call.to_json() for call in result.calls]
         return Succeeded(lent.hide(result.output), model=result.model(), calls=calls)
 

@@ -24,7 +24,7 @@ from agiwo.tools.context import ToolContext
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
 from agiwo.tools.tool import Tool
-from agiwo.values import JSON
+from agiwo.values import JSON, plain
 
 #: Takes a line that a tool writes: where it belongs, the step's path, the attempt, the message, its fields.
 ToolLog = Callable[[Circumstances, str, int, str, Mapping[str, Any]], None]
@@ -99,9 +99,9 @@ class ToolCalls:
             log=partial(self._line, where, call, lent),
         )
 
-    def _line(self, where: Circumstances, call: StartAttempt | StartProbe, lent: Lent, message: str, **fields: Any) -> None:
+    def _line(self, where: Circumstances, call: StartAttempt | StartProbe, lent: Lent, message: str, /, **fields: Any) -> None:
         if self._log is not None:
-            self._log(where, call.path, call.attempt, lent.hide(message), lent.hide(fields))
+            self._log(where, call.path, call.attempt, lent.hide(str(plain(message))), lent.hide(plain(fields)))
 
     async def _in_a_thread(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> JSON:
         """The call of a sync tool. Cancelled once its function runs, it goes on until that returns, for it has not stopped.

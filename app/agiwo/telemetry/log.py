@@ -5,6 +5,7 @@ It hides what an operator named as secret, and must never raise into what it rep
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -17,7 +18,7 @@ from agiwo.engine.events import Event, Happening
 from agiwo.machine.reports import Failed, NotBegun, Stopped
 from agiwo.ports.executor import Circumstances
 from agiwo.template import mask
-from agiwo.values import encode
+from agiwo.values import encode, plain
 
 Hide = Callable[[Any], Any]
 
@@ -72,23 +73,26 @@ class Log:
         line = {"at": rfc3339(event.at), **_place(event.where, event.path, event.attempt)}
         for key, value in event.data.items():
             line.update(_shown(key, value))
-        self._logger.bind(level=logging.getLevelName(level).lower()).log(level, event.name.value, **_free(line))
+        self._write(level, event.name.value, line)
 
     def tool(self, where: Circumstances, path: str, attempt: int, message: str, fields: Mapping[str, Any]) -> None:
         """Write a line that a tool wrote."""
         line = {**_place(where, path, attempt), "message": message, "fields": dict(fields)}
-        self._logger.info("tool", level="info", **_free(line))
+        self._write(logging.INFO, "tool", line)
 
     def line(self, level: str, message: str, at: float, **fields: Any) -> None:
         """Write any other line: of the service's start, of a request."""
-        number = logging.getLevelNamesMapping()[level.upper()]
-        self._logger.bind(level=level.lower()).log(number, message, **_free({"at": rfc3339(at), **fields}))
+        self._write(logging.getLevelNamesMapping()[level.upper()], message, {"at": rfc3339(at), **fields})
+
+    def _write(self, level: int, event: str, line: dict[str, Any]) -> None:
+        # A stream that is closed or full must not fail what is reported on.
+        with contextlib.suppress(OSError, ValueError):
+            self._logger.bind(level=logging.getLevelName(level).lower()).log(level, event, **_free(line))
 
     def _redact(self, logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if self._secrets:
-            hidden: MutableMapping[str, Any] = mask(dict(line), self._secrets)
-            return hidden
-        return line
+        # Made plain first: what is hidden must be what is written.
+        hidden: MutableMapping[str, Any] = mask(plain(line), self._secrets)
+        return hidden
 
 
 def _place(where: Circumstances | None, path: str | None, attempt: int | None) -> dict[str, Any]:
@@ -135,7 +139,4 @@ def _free(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _render(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
-    try:
-        return encode(dict(line))
-    except (TypeError, ValueError):
-        return encode({key: value if isinstance(value, str | int | bool) else repr(value) for key, value in line.items()})
+    return encode(line)

@@ -97,3 +97,15 @@ async def test_what_the_profiles_do_not_allow_is_refused_before_anything_is_sent
     assert (outcome.failure.type, outcome.failure.not_done) == (type, True)
     assert words in outcome.failure.message
     assert server.requests == []
+
+
+async def test_a_mistake_is_a_failure_that_shows_no_secret() -> None:
+    def broken(profile: ModelProfile) -> Any:
+        raise RuntimeError("no way with pa55")
+
+    profile = ModelProfile.from_mapping("default", {"base_url": "http://127.0.0.1:1", "model": "m"})
+    made = ModelTasks({"default": profile}, broken, SystemClock(), secrets={"TOKEN": "pa55"})
+    slots = [SecretSlot("/task_prompt", ("Use ", SecretName("TOKEN"))).to_json()]
+    outcome = await made.perform(call("Use ***", secrets=slots), WHERE)
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.message == "RuntimeError: no way with ***"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -17,10 +18,12 @@ from agiwo.executors.tool_call import ToolCalls
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, Succeeded
 from agiwo.ports.executor import Circumstances, ProbeAnswer
+from agiwo.telemetry.log import Log
 from agiwo.template import SecretName, SecretSlot
 from agiwo.tools.context import ToolContext
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.tool import Probe, Tool, tool
+from agiwo.values import decode
 
 WHERE = Circumstances(UUID(int=7), "flow", "1", "default", "ab" * 16)
 SECRET = "pa55/word"
@@ -73,6 +76,26 @@ async def test_secrets_are_filled_in_and_taken_out_of_results_errors_and_lines()
     assert isinstance(failed, Failed)
     assert (failed.failure.message, failed.failure.details) == ("refused Bearer ***", {"sent": "Bearer ***"})
     assert arguments == {"auth": "Bearer ***"}
+
+
+async def test_a_line_may_hold_anything_and_fails_no_call() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            return f"<Odd {SECRET}>"
+
+    @tool(name="t.use", effect="write")
+    async def use(auth: str, ctx: ToolContext) -> str:
+        ctx.log("said", odd=Odd(), call=1, lent=(1, {2: b"x"}), message="inner", half="\ud800")
+        return "done"
+
+    stream = io.StringIO()
+    slots = [SecretSlot("/auth", (SecretName("TOKEN"),)).to_json()]
+    made = executor(use, log=Log(stream, secrets=["other"]).tool)
+    assert await made.perform(call("t.use", {"auth": "***"}, slots), WHERE) == Succeeded("done")
+    line = decode(stream.getvalue())
+    assert line["fields"] == {"odd": "<Odd ***>", "call": 1, "lent": [1, {"2": "b'x'"}], "message": "inner", "half": "?"}
+    stream.close()
+    assert await made.perform(call("t.use", {"auth": "***"}, slots), WHERE) == Succeeded("done")
 
 
 async def test_a_missing_secret_or_tool_is_a_failure_that_names_it_and_calls_nothing() -> None:
