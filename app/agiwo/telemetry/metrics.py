@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agiwo.engine.events import Event, Happening
+from agiwo.errors import TREE
 from agiwo.machine.reports import Failed, NotBegun, Stopped
 
 SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)
@@ -75,7 +76,10 @@ class Metrics:
     def _on_attempt(self, event: Event) -> None:
         outcome = event.data["outcome"]
         stopped = isinstance(outcome, Stopped | NotBegun)
-        word = outcome.failure.type if isinstance(outcome, Failed) else "stopped" if stopped else "succeeded"
+        word = "stopped" if stopped else "succeeded"
+        if isinstance(outcome, Failed):
+            # Tools name errors of their own, of which there may be any number.
+            word = outcome.failure.type if outcome.failure.type in TREE else "ToolError"
         self._attempts.labels(event.data["kind"], word).inc()
         self._calls.labels(event.data["kind"]).observe(event.data["seconds"])
 

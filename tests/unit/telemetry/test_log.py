@@ -114,3 +114,14 @@ def test_a_number_can_be_read_when_it_is_asked_for() -> None:
     metrics = Metrics()
     metrics.gauge("agiwo_instances_held", "Instances in memory.", lambda: 7)
     assert "agiwo_instances_held 7.0" in generate_latest(metrics.registry).decode()
+
+
+def test_errors_that_tools_name_make_no_series_of_their_own() -> None:
+    metrics = Metrics()
+    for type in ("Timeout", "E-4711", "E-4712"):
+        outcome = Failed(Failure(type, "m"))
+        metrics.observe(Event(Happening.ATTEMPT_RETURNED, AT, WHERE, "a", 1, {"kind": "tool_call", "outcome": outcome, "seconds": 0.5}))
+    text = generate_latest(metrics.registry).decode()
+    assert 'agiwo_attempts_total{kind="tool_call",outcome="Timeout"} 1.0' in text
+    assert 'agiwo_attempts_total{kind="tool_call",outcome="ToolError"} 2.0' in text
+    assert "E-47" not in text
