@@ -101,6 +101,31 @@ async def test_retry_that_is_waited_for_outlives_a_kill(world: Site) -> None:
     assert world.calls(instance)[instance, "fetch_sales_data"] == 2
 
 
+async def test_report_that_gets_further_between_kills_is_not_taken_for_one_that_kills(world: Site) -> None:
+    await world.start(Point("attempt_returned", "fetch_sales_data"))
+    instance = await world.trigger("ann")
+    await world.died_at_its_point()
+    for point in [
+        Point("attempt_started", "fetch_sales_data"),
+        Point("attempt_returned", "transform_data"),
+        Point("attempt_started", "transform_data"),
+        Point("attempt_started", "generate_report"),
+        Point("attempt_returned", "generate_report"),
+        Point("committed", "generate_report", "step.started"),
+    ]:
+        world.begin(point)
+        await world.died_at_its_point()
+    await world.start()
+    approval = await world.asked(instance)
+    await world.until_parked(instance)
+    await world.kill()
+    await world.start(Point("attempt_returned", "send_email"))
+    async with world.restarted():
+        await world.approve(approval)
+        await world.over(instance)
+    await world.succeeded({"ann": instance})
+
+
 async def test_parked_report_waits_on_through_kills_without_counting_them(world: Site) -> None:
     await world.start()
     instance = await world.trigger("ann")

@@ -467,6 +467,23 @@ async def test_an_older_incarnation_of_the_same_name_is_taken_over_at_once(world
     await applied(new, replace(later(begun), epoch=claimed.epoch))
 
 
+async def test_deaths_are_counted_in_a_row_and_forgotten_when_an_owner_gets_further(world: World) -> None:
+    write = first()
+    await applied(await world.node("n1"), write)
+    for deaths in (1, 2, 3):
+        node = await world.node("n1")
+        claimed = await the_only(node)
+        assert claimed.deaths == deaths
+        if deaths > 1:
+            # What was taken up is written, and nothing came of it.
+            write = replace(later(write), epoch=claimed.epoch)
+            await applied(node, write)
+    write = later(write)
+    await applied(node, write)
+    assert (await the_only(await world.node("n1"))).deaths == 1
+    assert (await the_only(await world.node("n1"))).deaths == 2
+
+
 async def test_a_node_that_was_declared_dead_claims_nothing(world: World) -> None:
     old = await world.node("n1")
     await parked(old, due_at=LONG_AGO)

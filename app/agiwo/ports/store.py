@@ -122,7 +122,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An instance that this node owns now; its state is the snapshot with the records after it."""
+    """An instance that this node owns now; its state is the snapshot with the records after it.
+
+    `deaths` counts the nodes that died one after the other while they owned it, none of which wrote more than once: a node that did got
+    beyond what it had taken up, and with it the count begins anew.
+    """
 
     id: UUID
     tenant: str

@@ -370,7 +370,11 @@ class MemoryStore:
         now = self._clock.now()
         for id, run in self.database.runs.items():
             if which(id, run):
-                run.owner, run.epoch, run.due_at, run.deaths = None, run.epoch + 1, now, run.deaths + died
+                if died:
+                    latest = self.database.history.get(id, [])[-2:]
+                    # An owner that wrote a second time got beyond what it had taken up.
+                    run.deaths = 1 if [written.epoch for written in latest] == [run.epoch] * 2 else run.deaths + 1
+                run.owner, run.epoch, run.due_at = None, run.epoch + 1, now
 
     def _free_of_the_dead(self) -> None:
         db = self.database

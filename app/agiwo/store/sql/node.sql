@@ -18,6 +18,7 @@ WHERE id IN (SELECT id FROM agiwo.node WHERE state = 'alive' AND lease_until < n
 
 -- name: free_what_the_dead_own
 -- Instances whose owner is no living node are due at once. The owners are found by a loose scan, which costs by node and not by instance.
+-- Deaths are counted in a row: an owner that wrote a second time got beyond what it had taken up, so its instance does not kill nodes.
 WITH RECURSIVE o(owner) AS (
     (SELECT owner FROM agiwo.run WHERE owner IS NOT NULL ORDER BY owner LIMIT 1)
     UNION ALL
@@ -30,7 +31,13 @@ WITH RECURSIVE o(owner) AS (
     FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE agiwo.run r
-SET owner = NULL, epoch = r.epoch + 1, deaths = r.deaths + 1, due_at = now()
+SET owner = NULL, epoch = r.epoch + 1, due_at = now(),
+    deaths = 1 + CASE WHEN (
+        SELECT count(*) FROM (
+            SELECT h.epoch FROM agiwo.history h WHERE h.shard = r.shard AND h.instance_id = r.id ORDER BY h.seq DESC LIMIT 2
+        ) AS latest
+        WHERE latest.epoch = r.epoch
+    ) = 2 THEN 0 ELSE r.deaths END
 FROM lost l
 WHERE r.shard = l.shard AND r.id = l.id;
 
