@@ -10,7 +10,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from agiwo.console.page import pieces
+from agiwo.console.page import marked, pieces
 from agiwo.service.notices import LINK_KEPT, ApprovalNotices, link_of, mail
 from agiwo.service.tokens import Link
 from kit.api import World
@@ -263,3 +263,8 @@ async def test_a_table_of_text_keeps_its_columns_and_prose_is_wrapped(world: Wor
 @pytest.mark.parametrize("text", ["", "a", "\n\na\n", "Title\n---\nprose", "--  --", "--  --\na", "a\n\n--  --\nb", "a\r\nb"])
 def test_a_text_without_a_table_is_shown_as_it_is(text: str) -> None:
     assert pieces(text) == [("prose", text)]
+
+
+def test_marks_of_direction_are_shown_and_turn_nothing() -> None:
+    assert marked("\u202eabc\u202c 12") == r"\u202eabc\u202c 12"
+    assert marked("שלום 华东") == "שלום 华东"

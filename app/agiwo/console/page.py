@@ -80,6 +80,15 @@ def pieces(text: str) -> list[tuple[str, str]]:
     return [(kind, part.strip("\n")) for kind, part in out if part.strip("\n")]
 
 
+#: Marks that turn the order in which a line is read: a figure could stand in another's column.
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+def marked(text: str) -> str:
+    """A text to be read, never to be edited: marks of direction are shown as what they are (`\\u202e`) and turn nothing."""
+    return _TURNS.sub(lambda mark: f"\\u{ord(mark.group()):04x}", text)
+
+
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -89,6 +98,7 @@ def _environment() -> Environment:
     )
     made.filters["json"] = encode
     made.filters["pieces"] = pieces
+    made.filters["marked"] = marked
     made.filters["moment"] = lambda text: f"{text[:10]} {text[11:16]} UTC"
     return made
 
