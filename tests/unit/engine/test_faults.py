@@ -117,6 +117,8 @@ async def play(faults: list[str]) -> None:
         check(play.w, play.calls, play.begun)
     finally:
         await play.w.close()
+    for engine in play.w.nodes:
+        assert (engine.load, engine.attempts.uncommitted) == (0, 0), "a place was never given back"
 
 
 async def heal(w: World, calls: Fated) -> None:
