@@ -31,6 +31,7 @@ from agiwo.values import encode
 
 #: Seconds in memory of what was claimed and is not due by our clock, so that clocks that differ do not keep the database busy.
 REST = 5.0
+ASIDE_AGAIN = 30.0  # seconds until an instance that was set aside, and may do better, may be claimed once more
 AFTER_NOTHING = 0.05  # seconds until a timer is looked at again that was due and changed nothing
 
 
@@ -430,7 +431,7 @@ class Held:
         self.running.clear()
         pending = self._pending([], [], [], WriteKind.PARK)
         # What was taken from the inbox and not decided must not be slept over: it is looked at anew, without what went wrong.
-        due = self.node.clock.now() if left else None
+        due = self.node.clock.now() + ASIDE_AGAIN if left else None
         write = replace(pending.write, due_at=due, guard_inbox=not left, snapshot=None, waiting_for=f"set aside: {reason}")
         self._put(replace(pending, write=write, aside=reason))
 

@@ -15,7 +15,7 @@ from agiwo.clock import Clock
 from agiwo.definition.compiled import Kind, Workflow
 from agiwo.engine.attempts import Attempts
 from agiwo.engine.events import Event, Happening, Observe, guarded
-from agiwo.engine.held import Entry, Held
+from agiwo.engine.held import ASIDE_AGAIN, Entry, Held
 from agiwo.engine.inbox import UnknownItem, to_report
 from agiwo.engine.loops import Loop
 from agiwo.engine.outbox import Outbox
@@ -36,7 +36,6 @@ from agiwo.ports.wakeup import Wakeup
 FIRST_EPOCH = 1  # of an instance that this node owns from its first row on
 CLAIM_AT_ONCE = 100
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds
-ASIDE_AGAIN = 30.0  # seconds until an instance whose definition a node could not read may be claimed once more
 MOST_DEATHS = 5  # nodes that died with an instance, before it is set aside
 SWEEP_EVERY = 10.0  # seconds
 TRUST = 0.8  # part of the lease after which, without a good beat, nothing new is started

@@ -13,6 +13,7 @@ import pytest
 from agiwo.definition.compiled import Kind
 from agiwo.definition.contract import Effect
 from agiwo.engine.events import Happening
+from agiwo.engine.held import ASIDE_AGAIN, Entry
 from agiwo.errors import Unavailable
 from agiwo.machine.reports import Begin, Succeeded
 from agiwo.ports.store import Answer, Claimed, Inbox, StoreUnavailable, Verdict, Write
@@ -321,3 +322,15 @@ async def test_what_a_node_entrusted_and_lost_its_lease_over_is_not_called_refus
     w.stores[0]._one = lambda write: Verdict(Answer.FENCED)  # type: ignore[method-assign]
     with pytest.raises(Unavailable):
         await engine.entrust(w.new_id(), w.workflow, "default", Begin(w.clock.now()), w.new())
+
+
+async def test_a_cancel_that_waits_behind_what_cannot_be_kept_is_looked_at_once_more(world: Make) -> None:
+    w = world(row(tool("a"), tool("b")), Calls(held=["a"]))
+    engine = await w.node(heartbeat=1000.0)
+    id, _ = await w.begin(engine)
+    await w.calls.begun("a")
+    refuse(w.stores[0], lambda write: "step.succeeded" in write.records or "step.failed" in write.records)
+    w.moments.hooks[Happening.REFUSED] = lambda event: engine._held[id].mailbox.append(Entry(None, UUID(int=1)))
+    w.calls.give("a")
+    await w.moments.until(Happening.LET_GO, reason="set aside")
+    assert w.shelf.rows[id].due_at == w.clock.now() + ASIDE_AGAIN
