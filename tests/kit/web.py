@@ -43,13 +43,20 @@ class Web:
     connections: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     _server: Any = None
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __aenter__(self) -> Web:
-        self._server = await asyncio.start_server(self._serve, self.host, 0, ssl=self.tls)
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._serving.add(asyncio.ensure_future(self._serve(reader, writer)))
+
+        self._server = await asyncio.start_server(accept, self.host, 0, ssl=self.tls)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
         self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     @property
     def port(self) -> int:

@@ -41,11 +41,14 @@ class Names:
 
 
 REFUSED_HOSTS = [
-    "0.0.0.0", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "169.254.169.254", "168.63.129.16", "172.31.0.1",
+    "0.0.0.0", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "169.254.169.254", "168.63.129.16",
+    "172.31.0.1",
     "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.9", "224.0.0.1", "240.0.0.1",
     "255.255.255.255", "::", "::1", "fe80::1", "fc00::1", "fd00:ec2::254", "fec0::1", "ff02::1", "2001:db8::1", "3fff::1", "100::1",
-    "::ffff:127.0.0.1", "::ffff:7f00:1", "::127.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::8.8.8.8",
-    "2002:7f00:1::1", "2002:c0a8:101::", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2a00:1450::5efe:10.0.0.1", "2a00:1450::200:5efe:127.0.0.1",
+    "::ffff:127.0.0.1", "::ffff:7f00:1", "::127.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::8.8.8.8",
+    "2002:7f00:1::1", "2002:c0a8:101::", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2a00:1450::5efe:10.0.0.1",
+    "2a00:1450::200:5efe:127.0.0.1",
     "4000::1", "5f00::1", "fe80::1%eth0", "fe80::1%25eth0",
     "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.1", "127.0.1", "1.2.3", "1.2.3.4.5", "256.256.256.256",
     "010.0.0.1", "127.0.0.1.", "0x7f.1.", "0", "0x",
@@ -141,16 +144,33 @@ async def test_what_is_no_host_name_is_refused_as_such(host: str) -> None:
 @pytest.mark.parametrize(
     ("url", "error"),
     [
-        ("file:///etc/passwd", PermissionDeniedError), ("gopher://h/", PermissionDeniedError), ("ftp://h/", PermissionDeniedError),
-        ("javascript:alert(1)", PermissionDeniedError), ("//h/x", PermissionDeniedError), ("h/x", PermissionDeniedError),
-        ("unix:///run/x.sock", PermissionDeniedError), ("http://user:hush@h/", PermissionDeniedError), ("http://hush@h/", PermissionDeniedError),
-        ("http://@h/", PermissionDeniedError), ("http://public.example#@127.0.0.1/", None), ("http://public.example/?u=a@b", None),
-        ("http://h:0/", ValidationError), ("http://h:99999/", ValidationError), ("http://h:x/", ValidationError), ("http://", ValidationError),
-        ("http:///x", ValidationError), ("http://[::1/", ValidationError), ("http://a\\@b/", ValidationError), ("http://h/\r\nX: y", ValidationError),
-        (" http://h/", ValidationError), ("http://h/\u2028", ValidationError), ("http://h/" + "a" * 8000, ValidationError),
-        ("HTTP://h/", None), ("https://[2606:2800::1]:8443/x?y", None),
+        ("file:///etc/passwd", PermissionDeniedError),
+        ("gopher://h/", PermissionDeniedError),
+        ("ftp://h/", PermissionDeniedError),
+        ("javascript:alert(1)", PermissionDeniedError),
+        ("//h/x", PermissionDeniedError),
+        ("h/x", PermissionDeniedError),
+        ("unix:///run/x.sock", PermissionDeniedError),
+        ("http://user:hush@h/", PermissionDeniedError),
+        ("http://hush@h/", PermissionDeniedError),
+        ("http://@h/", PermissionDeniedError),
+        ("http://public.example#@127.0.0.1/", None),
+        ("http://public.example/?u=a@b", None),
+        ("http://h:0/", ValidationError),
+        ("http://h:99999/", ValidationError),
+        ("http://h:x/", ValidationError),
+        ("http://", ValidationError),
+        ("http:///x", ValidationError),
+        ("http://[::1/", ValidationError),
+        ("http://a\\@b/", ValidationError),
+        ("http://h/\r\nX: y", ValidationError),
+        (" http://h/", ValidationError),
+        ("http://h/\u2028", ValidationError),
+        ("http://h/" + "a" * 8000, ValidationError),
+        ("HTTP://h/", None),
+        ("https://[2606:2800::1]:8443/x?y", None),
     ],
-)  # fmt: skip
+)
 def test_form_of_a_url_is_checked_and_never_repeated(url: str, error: type[StepError] | None) -> None:
     if error is None:
         Guard().check_url(url)
