@@ -1,11 +1,13 @@
-"""Three no-op steps, each durable before the next: over HTTP with one request an instance, and in process. `make bench` prints the figures."""
+"""Three no-op steps, each durable before the next: over HTTP with one request an instance, and in process.
+
+`make bench` prints the figures.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,11 +16,11 @@ from pathlib import Path
 import asyncpg
 import httpx
 import pytest
-from kit.measure import WORKFLOW, Meter, children_of, emit, quantiles
-from kit.noop_tools import payload
 
 from agiwo import Agiwo
 from agiwo.store.embedded import EmbeddedPostgres
+from kit.measure import WORKFLOW, Meter, children_of, emit, quantiles
+from kit.noop_tools import payload
 
 IN_FLIGHT = 64
 INSTANCES = int(os.environ.get("BENCH_INSTANCES", "1500"))
@@ -39,10 +41,12 @@ def postgres_pids(server: EmbeddedPostgres) -> list[int]:
 @pytest.mark.timeout(300)
 async def test_w1_and_w2_over_http(durable_postgres: EmbeddedPostgres, tmp_path: Path) -> None:
     (tmp_path / "three_noops.yaml").write_text(WORKFLOW)
-    env = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'app'}", "AGIWO_DATABASE_URL": durable_postgres.url, "AGIWO_SECRET_KEY": "b" * 40}
+    env = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'app'}"}
+    env |= {"AGIWO_DATABASE_URL": durable_postgres.url, "AGIWO_SECRET_KEY": "b" * 40, "AGIWO_LOG_LEVEL": "warning"}
     port = 18377
     command = [sys.executable, "-m", "agiwo", "serve", "--port", str(port), "--workflows", str(tmp_path), "--tools", "kit.noop_tools"]
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as service:
+    with (tmp_path / "log").open("wb") as log:
+        service = await asyncio.create_subprocess_exec(*command, env=env, stdout=log, stderr=log)
         connection = await asyncpg.connect(durable_postgres.url)
         url = f"http://127.0.0.1:{port}"
         limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=IN_FLIGHT)
@@ -64,6 +68,7 @@ async def test_w1_and_w2_over_http(durable_postgres: EmbeddedPostgres, tmp_path:
                 emit("W2", "HTTP", n=len(waits), **quantiles(waits))
         finally:
             service.terminate()
+            await service.wait()
             await connection.close()
 
 
@@ -103,7 +108,7 @@ async def _ready(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.timeout(300)
 async def test_w1_and_w2_in_process(durable_postgres: EmbeddedPostgres) -> None:
-    async with Agiwo(durable_postgres.url, tool_modules=["kit.noop_tools"], node_name="bench") as agiwo:
+    async with Agiwo(durable_postgres.url, tool_modules=["kit.noop_tools"], node_name="bench", log_level="warning") as agiwo:
         await agiwo.publish(WORKFLOW)
         connection = await asyncpg.connect(durable_postgres.url)
         room = asyncio.Semaphore(IN_FLIGHT)

@@ -129,7 +129,14 @@ WORDS = st.sampled_from(
      "goto", "errors", "approval", "end", "next", "a", "b", "{{ steps.a.output }}", "{{", "1.0", "5m", "context", "state", "input_schema", "finally"]
 )  # fmt: skip
 VALUES = st.recursive(
-    st.one_of(WORDS, st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False), st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=5)),
+    st.one_of(
+        WORDS,
+        st.none(),
+        st.booleans(),
+        st.integers(-3, 3),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=5),
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(WORDS, inner, max_size=5)),
     max_leaves=20,
 )

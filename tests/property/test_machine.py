@@ -8,13 +8,13 @@ from typing import Any
 import yaml
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from kit.machine import CONTRACTS, Drive
 
 from agiwo.definition import check, load
 from agiwo.definition.compiled import JoinKind, Workflow
 from agiwo.errors import Failure
 from agiwo.machine.reports import Failed, NotBegun, Outcome, Stopped, Succeeded
 from agiwo.machine.state import InstanceStatus, StepStatus
+from kit.machine import CONTRACTS, Drive
 
 FAILURES = ["NetworkError", "Timeout", "ToolError", "RateLimited", "PermissionDenied"]
 
@@ -32,31 +32,41 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
                 step["run_parallel"] = True
         else:
             _place(draw, steps, number)
-    aside = draw(st.integers(0, 2))
-    for number in range(aside):
-        step = {"id": f"x{number}", "type": "tool_call", "tool": draw(st.sampled_from(["t.pure", "t.write"])), "parameters": {}}
-        if draw(st.booleans()) and not in_order:
-            step["on_success"] = draw(st.sampled_from(ids))
-        steps.append(step)
-    routes = [f"x{n}" for n in range(aside)]
+    routes = _set_aside(draw, steps, [] if in_order else ids)
     for step in steps[:count]:
         if draw(st.integers(0, 2)) == 0:
             options = ["continue", "end", *routes, *([] if in_order else ids[: int(step["id"][1:]) + 1])]
             step["on_failure"] = draw(st.sampled_from(options))
             step["max_iterations"] = 3
-    document: dict[str, Any] = {"id": "w", "version": "1", "steps": steps}
-    if aside and draw(st.integers(0, 2)) == 0:
-        document["error_handler"] = routes[-1]
-    if aside > 1 and draw(st.booleans()):
-        document["finally"] = [routes[0]]
-    for handler in [document.get("error_handler"), *document.get("finally", [])]:
-        # What cleans up after the body does not lead back into it; publishing refuses that.
-        for step in steps:
-            if step["id"] == handler:
-                step.pop("on_success", None)
+    document: dict[str, Any] = {"id": "w", "version": "1", "steps": steps, **_handlers(draw, steps, routes)}
     if draw(st.integers(0, 3)) == 0:
         document["timeout"] = draw(st.sampled_from([5, 50, 5000]))
     return document
+
+
+def _handlers(draw: st.DrawFn, steps: list[dict[str, Any]], routes: list[str]) -> dict[str, Any]:
+    """error_handler and finally; what cleans up after the body does not lead back into it, since publishing refuses that."""
+    out: dict[str, Any] = {}
+    if routes and draw(st.integers(0, 2)) == 0:
+        out["error_handler"] = routes[-1]
+    if len(routes) > 1 and draw(st.booleans()):
+        out["finally"] = [routes[0]]
+    handlers = {out.get("error_handler"), *out.get("finally", [])}
+    for step in steps:
+        if step["id"] in handlers:
+            step.pop("on_success", None)
+    return out
+
+
+def _set_aside(draw: st.DrawFn, steps: list[dict[str, Any]], ids: list[str]) -> list[str]:
+    """Up to two steps that only exceptions lead to, of which one may lead back among `ids`; gives their ids."""
+    routes = [f"x{n}" for n in range(draw(st.integers(0, 2)))]
+    for id in routes:
+        step = {"id": id, "type": "tool_call", "tool": draw(st.sampled_from(["t.pure", "t.write"])), "parameters": {}}
+        if ids and draw(st.booleans()):
+            step["on_success"] = draw(st.sampled_from(ids))
+        steps.append(step)
+    return routes
 
 
 def _step(id: str) -> st.SearchStrategy[dict[str, Any]]:
@@ -224,9 +234,9 @@ def test_an_unsafe_call_is_never_made_again_unless_it_provably_was_not_done(
         if call.attempt == 1 or call.step.effect.safe_to_repeat:
             continue
         before = [r for r in drive.history if r.path == call.path and r.attempt == call.attempt - 1 and r.data]
-        proof = any(
-            (r.data or {}).get("error", {}).get("not_done") for r in before
-        ) or any(r.path == call.path and r.type in ("step.probed", "step.outcome_decided") for r in drive.history)
+        proof = any((r.data or {}).get("error", {}).get("not_done") for r in before) or any(
+            r.path == call.path and r.type in ("step.probed", "step.outcome_decided") for r in drive.history
+        )
         assert proof, f"{call.path} was called again"
 
 
