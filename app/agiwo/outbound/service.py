@@ -21,6 +21,7 @@ from agiwo.values import shown
 
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?//")
 #: Headers that the client writes itself; another value would make two readers of a message see two messages.
 OWN_HEADERS = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect")
@@ -71,7 +72,7 @@ class HttpService:
     def address(self, path: str) -> str:
         """The URL of a path below the base; raises ValidationError if it would lead elsewhere."""
         bare = re.split(r"[?#]", path, maxsplit=1)[0]
-        if "://" in bare or path.startswith("//"):
+        if _ABSOLUTE.match(path):
             raise ValidationError(f"the connection {self.name!r} has its own address: give a path below it", not_done=True)
         if any(unquote(part) in (".", "..") or "\\" in unquote(part) for part in bare.split("/")):
             raise ValidationError(f"the path leads out of the connection {self.name!r}", not_done=True)

@@ -122,6 +122,13 @@ async def test_connection_gives_address_headers_and_secrets(web: Web) -> None:
     await caller.connections.close()
 
 
+async def test_path_may_hold_an_address_inside(web: Web) -> None:
+    web.says["/api/save/http://other.example/"] = answer(200, "{}")
+    caller = Caller(specs=[service(web)])
+    assert (await caller.get("/save/http://other.example/", connection="crm"))["status"] == 200
+    await caller.connections.close()
+
+
 @pytest.mark.parametrize("path", ["http://127.0.0.1/", "//evil.example/", "/../admin", "/a/%2e%2e/b", "/a/..", "/./x", "\\..\\x"])
 async def test_no_path_leads_out_of_a_connection(web: Web, path: str) -> None:
     error = await Caller(specs=[service(web)]).fails(path, connection="crm")
@@ -205,6 +212,9 @@ async def test_wait_that_an_answer_asks_for(web: Web, caller: Caller, status: in
         ("text/plain; charset=iso-8859-1", b"gr\xfcn", "grün"),
         ("text/html", b"gr\xfcn", "Z3L8bg=="),
         ("text/plain; charset=nonsense", b"a", "YQ=="),
+        ("text/plain; charset=unicode_escape", b"a", "YQ=="),
+        ("text/plain; charset=idna", b"a", "YQ=="),
+        ('text/plain; charset="UTF-8"', b"a", "a"),
         ("text/plain", b"a\x00b", "YQBi"),
         ("application/octet-stream", b"\x00\xff", "AP8="),
         (None, b"plain", "plain"),
