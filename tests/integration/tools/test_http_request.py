@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import shutil
 import socket
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from agiwo.errors import StepError
 from agiwo.executors.secrets import Lent
@@ -351,24 +347,16 @@ async def test_next_address_of_a_name_is_tried_when_the_first_is_deaf(web: Web) 
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, str]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    made = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(days=36_500))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(IPv4Address("127.0.0.9"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    asked = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}", "-days", "2", "-nodes"]
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(["openssl", "req", "-x509", *asked, *made], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert_file, key_file)
-    return context, str(cert_file)
+    context.load_cert_chain(cert, key)
+    return context, str(cert)
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
 async def test_tls_is_with_the_name_though_the_connection_is_to_an_address(tmp_path: Path) -> None:
     context, trusted = certificate(tmp_path, "secure.example")
     seen: list[str | None] = []
