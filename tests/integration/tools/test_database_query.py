@@ -138,6 +138,20 @@ async def test_nothing_can_be_written(db: Db, statement: str) -> None:
     assert await db.rows("SELECT count(*) AS n FROM sales") == [{"n": len(SALES)}]
 
 
+async def test_postgres_runs_nothing_that_gives_no_rows(postgres: Db, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    statements = [
+        f"COPY (SELECT 1) TO '{target}'",
+        f"COPY (SELECT 1) TO PROGRAM 'touch {target}'",
+        "SET statement_timeout = 0",
+        "LISTEN x",
+        "BEGIN",
+    ]
+    for statement in (*statements, "DO $$ BEGIN PERFORM 1; END $$"):
+        assert (await postgres.failing(statement)).type == "PermissionDenied"
+    assert not target.exists()
+
+
 async def test_two_statements_at_once_are_refused(db: Db) -> None:
     assert (await db.failing("SELECT 1 AS a; SELECT 2 AS a")).type == "ToolError"
 

@@ -73,6 +73,9 @@ async def read_postgres(
 async def _read(driver: asyncpg.Connection, query: str | Mapping[str, Any], most: int, within: float | None) -> list[dict[str, Any]]:
     prepared, values = await prepare_statement(driver, query)
     columns = column_names(attribute.name for attribute in prepared.get_attributes())
+    if not columns:
+        # COPY writes files and starts programs in a read-only transaction too, SET and LISTEN change the connection for those after us.
+        raise StepError("a query gives rows, this statement gives none", type="PermissionDenied", not_done=True)
     transaction = driver.transaction(readonly=True)
     try:
         await transaction.start()
