@@ -19,6 +19,7 @@ from agiwo.service.definitions import Catalog
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
 from agiwo.service.publish import Publishing
+from agiwo.service.readiness import Readiness
 from agiwo.service.running import Running
 from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, Cursors, Signer
@@ -43,10 +44,11 @@ class Services:
     cursors: Cursors
     tools: Callable[[], Mapping[str, ToolContract]]
     serving: Callable[[], bool]
+    database: Readiness
 
     async def ready(self) -> Mapping[str, bool]:
         """What has to work before work is sent here, part by part."""
-        return {"database": await self.queries.ready(), "engine": self.serving()}
+        return {"database": await self.database.now(), "engine": self.serving()}
 
 
 def build_services(
@@ -87,4 +89,5 @@ def build_services(
         cursors=Cursors(signer),
         tools=tools,
         serving=lambda: engine.running,
+        database=Readiness(queries.ready),
     )
