@@ -97,12 +97,23 @@ class HttpCalls:
             timeout = httpx.Timeout(quiet, connect=min(quiet, 10.0))
             async with self._client.stream("GET", url, headers=dict(headers or {}), timeout=timeout) as response:
                 body = await _bounded(response, max_body) if response.status_code >= 400 else b""
-                yield Answer(response.status_code, dict(response.headers), body), response.aiter_lines()
+                yield Answer(response.status_code, dict(response.headers), body), _lines(response)
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
             raise network_failure(exc) or StepError(f"the call could not be made: {type(exc).__name__}") from None
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """The lines as streams have them: text may hold what Python takes for a line's end too."""
+    rest = b""
+    async for part in response.aiter_bytes():
+        *whole, rest = (rest + part).split(b"\n")
+        for line in whole:
+            yield line.removesuffix(b"\r").decode("utf-8", "replace")
+    if rest:
+        yield rest.decode("utf-8", "replace")
 
 
 class _CheckedBackend:

@@ -91,3 +91,11 @@ async def test_the_key_goes_along_and_is_never_shown(httpserver: HTTPServer) -> 
     async with Client(httpserver.url_for(""), "k-123") as client:
         assert await client.get("/v1/x", a=None, b="1 2") == {"ok": True}
     assert httpserver.log[0][0].query_string == b"b=1+2"
+
+
+async def test_text_with_what_python_takes_for_line_ends_comes_whole(httpserver: HTTPServer) -> None:
+    record = {"seq": 1, "type": "instance.ended", "text": "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei"}
+    whole = f"id: 1\nevent: instance.ended\ndata: {json.dumps(record, ensure_ascii=False)}\n\n"
+    httpserver.expect_request("/events").respond_with_data(whole, content_type="text/event-stream")
+    async with Client(httpserver.url_for("")) as client:
+        assert [event.data async for event in client.events("/events")] == [record]
