@@ -72,6 +72,32 @@ def test_off_loopback_it_serves_with_keys_and_asks_for_them(start: Start) -> Non
     assert known.json["code"] == "workflow_not_found"
 
 
+def talk(port: int, sent: bytes) -> bytes:
+    """What the service answers to these bytes, to the end of the connection."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_what_is_no_http_is_a_problem_like_any_other_and_who_hangs_up_is_no_fault(start: Start) -> None:
+    service = start()
+    port = int(service.url.rpartition(":")[2])
+    head = b"POST /v1/workflows/x/trigger HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    for sent in (
+        b"\x16\x03\x01\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ):
+        lines, _, body = talk(port, sent).partition(b"\r\n\r\n")
+        assert lines.startswith(b"HTTP/1.1 400 ")
+        assert b"content-type: application/problem+json" in lines
+        assert json.loads(body)["code"] == "malformed"
+    talk(port, head + b"Content-Length: 100\r\n\r\n{")
+    assert service.end() == 0
+    assert "Traceback" not in "".join(service.seen)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_end_it_leaves_with_status_0(start: Start, number: signal.Signals) -> None:
     service = start()

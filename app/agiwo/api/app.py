@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -80,6 +81,7 @@ def _answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(StoreUnavailable, _store_away)
     app.add_exception_handler(RequestValidationError, _not_fitting)
     app.add_exception_handler(HTTPException, _framework)
+    app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _failed)
 
 
@@ -90,6 +92,11 @@ async def _refused(request: Request, exc: Exception) -> Response:
 
 async def _store_away(request: Request, exc: Exception) -> Response:
     return plain_problem(503, "unavailable", "the storage does not answer at the moment; try again", {"retry-after": "1"})
+
+
+async def _hung_up(request: Request, exc: Exception) -> Response:
+    """Nobody reads this; a client that goes away before its body is whole is no fault of ours and no matter for the log."""
+    return plain_problem(400, "malformed", "the body is not whole")
 
 
 async def _failed(request: Request, exc: Exception) -> Response:

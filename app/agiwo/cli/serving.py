@@ -20,7 +20,9 @@ import asyncpg
 import uvicorn
 import uvloop
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from agiwo.api import problems
 from agiwo.api.app import create_app
 from agiwo.cli.screen import FAILED, NOT_REACHED, WRONG_USE, CommandEnds, tell
 from agiwo.clock import Clock, SystemClock
@@ -33,6 +35,7 @@ from agiwo.store.migrate import upgrade
 from agiwo.store.pgbinaries import EmbeddedPostgresError
 from agiwo.telemetry.log import Log
 from agiwo.tools.registry import ToolRegistry
+from agiwo.values import encode
 from agiwo.wiring.assembly import LogBridge, World, build_world, definitions_in, hidden_texts, postgres_storage, publish_files, running
 from agiwo.wiring.toolbox import ToolsRefused, toolbox
 
@@ -161,6 +164,23 @@ async def _serve(
         log.line("info", "leaving", clock.now(), node=settings.node)
 
 
+class _Protocol(HttpToolsProtocol):
+    """HTTP as uvicorn speaks it, but what is no HTTP gets the same form of answer as every other mistake."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = encode(problems.document(400, "malformed", "this is not a request as HTTP/1.1 has it")).encode()
+        lines = [
+            "HTTP/1.1 400 Bad Request",
+            f"content-type: {problems.MEDIA_TYPE}",
+            f"content-length: {len(body)}",
+            "connection: close",
+            "",
+            "",
+        ]
+        self.transport.write("\r\n".join(lines).encode() + body)
+        self.transport.close()
+
+
 class _Server(uvicorn.Server):
     """uvicorn in our own loop; signals end it and nothing more, so that the engine can be drained after the last request."""
 
@@ -168,7 +188,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=_Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
