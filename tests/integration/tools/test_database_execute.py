@@ -99,7 +99,7 @@ async def test_more_returned_rows_than_allowed_undo_the_statement(db: Db) -> Non
 
 @pytest.mark.parametrize(
     "statement",
-    ["COMMIT", " rollback", "-- x\nBEGIN", "/* y */ SAVEPOINT a", "SET x = 1", "(;END", "PREPARE p AS SELECT 1",
+    ["COMMIT", "COPY t TO PROGRAM 'true'", " rollback", "-- x\nBEGIN", "/* y */ SAVEPOINT a", "SET x = 1", "(;END", "PREPARE p AS SELECT 1",
      "INSERT INTO t VALUES (1, 'a'); INSERT INTO t VALUES (2, 'b')", "INSERT INTO t VALUES (1, 'a'); COMMIT"],
 )  # fmt: skip
 async def test_one_statement_and_no_control_of_the_transaction(db: Db, statement: str) -> None:

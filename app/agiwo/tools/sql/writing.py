@@ -25,11 +25,12 @@ from agiwo.tools.sql.rows import MAX_SIZE, Rows, column_names
 from agiwo.tools.sql.statement import Statement, bound
 
 Written = tuple[int, list[dict[str, Any]]]
-_STATUS_COUNT = re.compile(r"(?:INSERT \d+|UPDATE|DELETE|MERGE|COPY) (\d+)")
+_STATUS_COUNT = re.compile(r"(?:INSERT \d+|UPDATE|DELETE|MERGE) (\d+)")
 _BEFORE_WORDS = re.compile(r"(?:\s|--[^\r\n]*(?:[\r\n]|$)|/\*.*?\*/|[(;])*([A-Za-z]+)?", re.DOTALL)
-#: What would end or leave the transaction that the statement runs in, or stay with the connection for whoever has it next.
+#: What would end or leave the transaction that the statement runs in, stay with the connection for whoever has it next, or, by COPY,
+#: write files and start programs on the server.
 _REFUSED = frozenset(
-    ("abort", "begin", "close", "commit", "deallocate", "declare", "discard", "end", "execute", "fetch", "listen", "load", "move",
+    ("abort", "begin", "close", "commit", "copy", "deallocate", "declare", "discard", "end", "execute", "fetch", "listen", "load", "move",
      "notify", "prepare", "release", "reset", "rollback", "savepoint", "set", "start", "unlisten")
 )  # fmt: skip
 _CLEAN = "RESET SESSION AUTHORIZATION; SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL"
@@ -101,7 +102,10 @@ def _refuse_control(query: str | Mapping[str, Any]) -> None:
     found = _BEFORE_WORDS.match(text)
     word = (found[1] or "").lower() if found else ""
     if word in _REFUSED:
-        raise ValidationError(f"{word.upper()} is not for a statement that runs in a transaction of its own", not_done=True)
+        raise ValidationError(
+            f"{word.upper()} is not for a statement that runs in a transaction of its own and reaches nothing but the database",
+            not_done=True,
+        )
 
 
 async def write_sqlite(spec: ConnectionSpec, query: str | Mapping[str, Any], most: int) -> Written:
