@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import takewhile
 from typing import Any
 
 from agiwo.clock import Clock
@@ -75,7 +76,7 @@ class Attempts:
         self._most = max_uncommitted
         self._may_start = may_start
         self._waiting: deque[Attempt] = deque()
-        self._young: deque[Attempt] = deque()
+        self._young: dict[Attempt, None] = {}  # in the order of their beginning; nothing that has ended, for it may be large
         self._sweep: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.draining = False
@@ -118,11 +119,9 @@ class Attempts:
     def _overlook_slow_ones(self) -> None:
         self._sweep = None
         before = self._loop.time() - PATIENCE
-        while self._young and (self._young[0].began <= before or not self._young[0].counted or self._young[0] not in self.running):
-            attempt = self._young.popleft()
-            if attempt in self.running and attempt.counted:
-                attempt.counted = False
-                self.uncommitted -= 1
+        for attempt in [*takewhile(lambda attempt: attempt.began <= before, self._young)]:
+            del self._young[attempt]
+            self._uncount(attempt)
         self.admit()
 
     def _begin(self, attempt: Attempt) -> None:
@@ -144,9 +143,7 @@ class Attempts:
             timeout = call.timeout
         attempt.task = task
         attempt.began = self._loop.time()
-        self._young.append(attempt)
-        if len(self._young) > 4 * self._most:
-            self._young = deque(young for young in self._young if young.counted and young in self.running)
+        self._young[attempt] = None
         attempt.limit = self._loop.call_at(attempt.began + timeout, self._stop, attempt, "timeout")
         task.add_done_callback(lambda task: self._returned(attempt, task))
 
@@ -164,6 +161,7 @@ class Attempts:
     def drop(self, attempt: Attempt) -> None:
         """Abort the call and report nothing: it is no longer ours."""
         attempt.ended = True
+        self._young.pop(attempt, None)
         self.committed(attempt)
         for handle in (attempt.limit, attempt.kill):
             if handle is not None:
@@ -207,6 +205,7 @@ class Attempts:
     def _settle(self, attempt: Attempt, outcome: Outcome | ProbeAnswer) -> None:
         attempt.ended = True
         self.running.discard(attempt)
+        self._young.pop(attempt, None)
         if attempt.limit is not None:
             attempt.limit.cancel()
         if attempt.kill is not None:
@@ -244,11 +243,13 @@ class Attempts:
 
     def committed(self, attempt: Attempt) -> None:
         """Its outcome is durable, or nobody's any more."""
-        if attempt.counted:
-            attempt.counted = False
-            self.uncommitted -= 1
-            if self._waiting:
-                self.admit()
+        if self._uncount(attempt) and self._waiting:
+            self.admit()
+
+    def _uncount(self, attempt: Attempt) -> bool:
+        counted, attempt.counted = attempt.counted, False
+        self.uncommitted -= counted
+        return counted
 
     def _tell(self, name: Happening, attempt: Attempt, data: dict[str, Any]) -> None:
         if self._observe is not None:

@@ -82,9 +82,7 @@ class Writer:
                 await self._wanted
                 self._wanted = None
             self._idle.clear()
-            batch = self._take()
-            if batch:
-                await self._commit(batch)
+            await self._commit(self._take())  # under no name here: an idle writer would keep its last batch in memory
             self._in_flight_since = None
 
     def _take(self) -> list[Waiting]:

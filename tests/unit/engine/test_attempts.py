@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -120,3 +121,13 @@ async def test_whatever_a_call_raises_fails_its_own_step_and_ends_nothing_else(w
         assert instance.runs["a"].error["type"] == "ToolError"
     assert engine.attempts.uncommitted == 0
     assert engine.running
+
+
+async def test_nothing_of_a_call_that_has_ended_stays_in_memory(world: Make) -> None:
+    w = world(row(tool("a")))
+    engine = await w.node()
+    for _ in range(3):
+        _, ended = await w.begin(engine)
+        await ended
+    gc.collect()
+    assert not [kept for kept in gc.get_objects() if isinstance(kept, attempts.Attempt)]
