@@ -1,4 +1,4 @@
-"""Durations as authors write them: a number of seconds, or digits with ms, s, m, h and d.
+"""Durations and times as authors write them: seconds, or digits with ms, s, m, h and d; timestamps with a zone.
 
 Knows no clock and rounds nothing.
 """
@@ -6,6 +6,7 @@ Knows no clock and rounds nothing.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
 
 MAX_SECONDS = 3650 * 86_400.0
@@ -43,3 +44,14 @@ def worded(value: float) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"
+
+
+def moment(value: object) -> float:
+    """The time, in seconds since 1970, that a timestamp with zone stands for. Raises ValueError for anything else."""
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ValueError("expected a timestamp with zone such as 2026-12-01T09:00:00Z")
+    return found.timestamp()

@@ -173,7 +173,7 @@ class _Builder:
         if number is None:
             return text, None
         if number.group(1) is None and number.group(2) is None:
-            if len(text) > MAX_DIGITS + 1:
+            if len(text.lstrip("-")) > MAX_DIGITS:
                 self._problem("value_refused", f"an integer has more than {MAX_DIGITS} digits", event, found=text[:40] + "…")
                 return 0, text
             return int(text), text

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from agiwo.definition.compiled import Kind, Step, Word
-from agiwo.definition.durations import seconds
+from agiwo.definition.durations import moment, seconds
 from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused, canonical_type
 from agiwo.ids import idempotency_key
 from agiwo.machine.commands import StartAttempt
@@ -198,12 +197,9 @@ def _due(work: Work, step: Step, scope: Scope) -> float:
             raise TemplateError(f"duration: {exc}; it gave {shown(value)}") from None
     value = plain(step.until, scope, "until") if step.until is not None else None
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise TemplateError(f"until must give a timestamp with zone such as 2026-12-01T09:00:00Z, it gave {shown(value)}")
-    return moment.timestamp()
+        return moment(value)
+    except ValueError as exc:
+        raise TemplateError(f"until: {exc}; it gave {shown(value)}") from None
 
 
 def _approval(work: Work, run: Run, step: Step, scope: Scope) -> None:

@@ -111,6 +111,8 @@ def test_twelve_mistakes_get_twelve_errors_in_one_answer() -> None:
         ("id: a, when: 'x {{ input.x }}'", "template", None),
         ("id: a, type: wait", "wrong_form", None),
         ("id: a, type: wait, duration: 1, until: 2026-01-01T00:00:00Z", "wrong_form", None),
+        ("id: a, type: wait, until: '9999-99-99'", "wrong_type", None),
+        ("id: a, type: wait, until: '2026-01-01T00:00:00'", "wrong_type", None),
         ("id: a, type: wait, duration: long", "wrong_duration", None),
         ("id: a, type: wait, until: 7", "wrong_type", None),
         ("id: a, type: set, values: {}", "empty_list", None),

@@ -206,3 +206,16 @@ def test_only_workflow_may_stand_at_the_top_when_it_is_there() -> None:
     loaded = load("workflow: {id: a, version: '1', steps: [{id: a, type: wait, duration: 1}]}\nextra: 1\n")
     (problem,) = loaded.problems
     assert (problem.code, problem.pointer) == ("unknown_key", "/extra")
+
+
+@pytest.mark.parametrize("number", ["1" * 100, "-" + "9" * 100])
+def test_an_integer_of_100_digits_is_kept(number: str) -> None:
+    loaded = load(f"id: w\nversion: '1'\ncontext: {{n: {number}}}\nsteps: [{{id: a, type: set, values: {{n: 1}}}}]\n")
+    assert loaded.problems == ()
+    assert loaded.document["context"] == {"n": int(number)}
+
+
+@pytest.mark.parametrize("number", ["1" * 101, "-" + "9" * 101, "1" * 300])
+def test_a_longer_integer_is_refused_at_its_place(number: str) -> None:
+    loaded = load(f"id: w\nversion: '1'\ncontext: {{n: {number}}}\nsteps: [{{id: a, type: set, values: {{n: 1}}}}]\n")
+    assert [(p.code, p.line) for p in loaded.problems] == [("value_refused", 3)]

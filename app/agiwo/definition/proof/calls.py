@@ -10,7 +10,7 @@ from typing import Any
 
 from agiwo.definition.compiled import Gate, Kind, Step
 from agiwo.definition.contract import ToolContract
-from agiwo.definition.durations import seconds, worded
+from agiwo.definition.durations import moment, seconds, worded
 from agiwo.definition.proof.reads import written_keys
 from agiwo.definition.proof.ways import Ways
 from agiwo.definition.report import Path, Report
@@ -159,8 +159,11 @@ def _wait(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> No
             seconds(source["duration"])
         except ValueError as exc:
             report.error("wrong_duration", f"{exc}, found {shown(source['duration'])}", (*at, "duration"), found=shown(source["duration"]))
-    if "until" in source and not isinstance(source["until"], str):
-        report.wrong((*at, "until"), source["until"], "a timestamp with zone, or a template")
+    if "until" in source and not _has_template(source["until"]):
+        try:
+            moment(source["until"])
+        except ValueError:
+            report.wrong((*at, "until"), source["until"], "a timestamp with zone such as 2026-12-01T09:00:00Z, or a template")
 
 
 def _constant_conditions(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
