@@ -80,7 +80,7 @@ async def _load(port: int, count: int, in_flight: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for i in numbers:
             body = json.dumps({"input": payload(i, 0)}).encode()
-            head = "POST /v1/workflows/three_noops/trigger?wait=30s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            head = "POST /v1/workflows/three_noops/trigger?wait=30s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             line = await reader.readline()
             length = 0
