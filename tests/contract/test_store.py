@@ -480,7 +480,14 @@ async def test_deaths_are_counted_in_a_row_and_forgotten_when_an_owner_gets_furt
             await applied(node, write)
     write = later(write)
     await applied(node, write)
-    assert (await the_only(await world.node("n1"))).deaths == 1
+    for deaths in (1, 2):
+        node = await world.node("n1")
+        claimed = await the_only(node)
+        assert claimed.deaths == deaths
+    write = replace(later(write, WriteKind.PARK, due_at=LONG_AGO), epoch=claimed.epoch)
+    await applied(node, write)
+    assert (await the_only(node)).deaths == 2
+    assert (await the_only(await world.node("n1"))).deaths == 1, "the owner before let go by itself"
     assert (await the_only(await world.node("n1"))).deaths == 2
 
 

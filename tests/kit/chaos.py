@@ -264,6 +264,26 @@ class Site:
         finally:
             await connection.close()
 
+    async def stuck(self, deaths: int) -> bool:
+        """Whether an instance that is in somebody's hands, or should be, has cost so many nodes in a row and got no further since."""
+        connection = await asyncpg.connect(self.database)
+        try:
+            return bool(
+                await connection.fetchval(
+                    """
+                    SELECT count(*) FROM agiwo.run r
+                    WHERE r.deaths >= $1 AND (r.owner IS NOT NULL OR r.due_at <= now()) AND NOT (
+                        SELECT count(*) = 2
+                        FROM (SELECT h.epoch FROM agiwo.history h WHERE h.instance_id = r.id ORDER BY h.seq DESC LIMIT 2) AS latest
+                        WHERE latest.epoch = r.epoch
+                    )
+                    """,
+                    deaths,
+                )
+            )
+        finally:
+            await connection.close()
+
     async def trigger_and_hang_up(self, name: str, workflow: str = WORKFLOW) -> None:
         """The call of `trigger`, by a client that is gone before it could be answered."""
         _, writer = await asyncio.open_connection("127.0.0.1", self._port)

@@ -24,6 +24,7 @@ POINTS: Sequence[Point] = (
     Point("batch_written", nth=3),
 )
 LONGEST_LIFE = 0.8  # seconds that a service has from being ready to a kill at a random moment
+MOST_IN_A_ROW = 4  # deaths of an instance without getting further, after which a life is left alone until it does; six set it aside
 POINT_WITHIN = 5.0  # seconds until a named point must have come; else the kill is one at a random moment
 
 
@@ -67,6 +68,8 @@ class Storm:
 
     async def _one_life(self, number: int, named: bool) -> None:
         site, random = self._site, self._random
+        if await site.stuck(MOST_IN_A_ROW):
+            await self._calm_life()
         point = self._named[number // 2 % len(self._named)] if named else None
         # Some die before they are ready, while they take over what the one before has left.
         moment = random.uniform(0, LONGEST_LIFE)
@@ -82,6 +85,18 @@ class Storm:
         status = await site.ended()
         assert status == -signal.SIGKILL, f"ended with {status}\n{site.log_end()}"
         self.done[f"at {point}"] += 1
+
+    async def _calm_life(self) -> None:
+        """A life that ends once all that kills held up got further; more kills in a row the product does not promise to bear."""
+        site = self._site
+
+        async def found() -> bool:
+            return not await site.stuck(MOST_IN_A_ROW)
+
+        await site.start()
+        await site.until("all got further", found)
+        await site.kill()
+        self.done["at a random moment, once all got further"] += 1
 
     def _client(self, work: Any) -> None:
         self._clients.add(asyncio.create_task(work))

@@ -124,8 +124,8 @@ class Verdict:
 class Claimed:
     """An instance that this node owns now; its state is the snapshot with the records after it.
 
-    `deaths` counts the nodes that died one after the other while they owned it, none of which wrote more than once: a node that did got
-    beyond what it had taken up, and with it the count begins anew.
+    `deaths` counts the nodes that died one after the other while they owned it. It begins anew with one that wrote more than once, so got
+    beyond what it had taken up, and after one that let go by itself.
     """
 
     id: UUID

@@ -371,9 +371,9 @@ class MemoryStore:
         for id, run in self.database.runs.items():
             if which(id, run):
                 if died:
-                    latest = self.database.history.get(id, [])[-2:]
-                    # An owner that wrote a second time got beyond what it had taken up.
-                    run.deaths = 1 if [written.epoch for written in latest] == [run.epoch] * 2 else run.deaths + 1
+                    # Got further: the owner wrote a second time, or the one before it let go by itself (a death takes an epoch too).
+                    latest = [written.epoch for written in self.database.history.get(id, [])[-2:]]
+                    run.deaths = 1 if latest == [run.epoch] * 2 or run.epoch - 1 in latest else run.deaths + 1
                 run.owner, run.epoch, run.due_at = None, run.epoch + 1, now
 
     def _free_of_the_dead(self) -> None:

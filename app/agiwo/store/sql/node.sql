@@ -18,7 +18,8 @@ WHERE id IN (SELECT id FROM agiwo.node WHERE state = 'alive' AND lease_until < n
 
 -- name: free_what_the_dead_own
 -- Instances whose owner is no living node are due at once. The owners are found by a loose scan, which costs by node and not by instance.
--- Deaths are counted in a row: an owner that wrote a second time got beyond what it had taken up, so its instance does not kill nodes.
+-- Deaths are counted in a row. The count begins anew if the owner wrote a second time, so got beyond what it had taken up, or if the owner
+-- before it let go by itself: then one epoch follows the other directly, since a death takes an epoch too.
 WITH RECURSIVE o(owner) AS (
     (SELECT owner FROM agiwo.run WHERE owner IS NOT NULL ORDER BY owner LIMIT 1)
     UNION ALL
@@ -33,11 +34,11 @@ WITH RECURSIVE o(owner) AS (
 UPDATE agiwo.run r
 SET owner = NULL, epoch = r.epoch + 1, due_at = now(),
     deaths = 1 + CASE WHEN (
-        SELECT count(*) FROM (
+        SELECT count(*) FILTER (WHERE latest.epoch = r.epoch) = 2 OR bool_or(latest.epoch = r.epoch - 1)
+        FROM (
             SELECT h.epoch FROM agiwo.history h WHERE h.shard = r.shard AND h.instance_id = r.id ORDER BY h.seq DESC LIMIT 2
         ) AS latest
-        WHERE latest.epoch = r.epoch
-    ) = 2 THEN 0 ELSE r.deaths END
+    ) THEN 0 ELSE r.deaths END
 FROM lost l
 WHERE r.shard = l.shard AND r.id = l.id;
 
