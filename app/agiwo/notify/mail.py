@@ -23,6 +23,7 @@ class Notice:
     subject: str
     text: str
     key: str
+    trace_id: str | None = None
 
 
 class MailNotifier:
@@ -41,11 +42,12 @@ class MailNotifier:
         missing = [name for name in ("subject", "text", "key") if not isinstance(body.get(name), str)]
         if missing:
             raise ValidationError(f"the notice lacks {', '.join(missing)}", not_done=True)
-        await self.send(Notice(target, body["subject"], body["text"], body["key"]))
+        await self.send(Notice(target, body["subject"], body["text"], body["key"], body.get("trace_id")))
 
     async def send(self, notice: Notice) -> None:
         """Send a notice; raises StepError if the server did not take it, or did not say so."""
         spec = self._connections.get(self._connection, "smtp")
         # A subject may quote what people wrote; in a notice a line end in it is no attack worth failing for.
         subject = " ".join(notice.subject.split())[:200]
-        await send_mail(spec, Mail((notice.recipient,), subject, notice.text, message_id(spec, notice.key)), self._clock.now())
+        mail = Mail((notice.recipient,), subject, notice.text, message_id(spec, notice.key), trace_id=notice.trace_id)
+        await send_mail(spec, mail, self._clock.now())

@@ -32,7 +32,10 @@ _LINE_END = re.compile(r"[\r\n\x00\x85\u2028\u2029]")
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """One message; `message_id` with its angle brackets, the same whenever the same message is sent again."""
+    """One message; `message_id` with its angle brackets, the same whenever the same message is sent again.
+
+    `trace_id` goes along as the header Agiwo-Trace-Id, so that a mail leads back to the instance that sent it.
+    """
 
     to: tuple[str, ...]
     subject: str
@@ -41,6 +44,7 @@ class Mail:
     html: str | None = None
     cc: tuple[str, ...] = ()
     reply_to: str | None = None
+    trace_id: str | None = None
 
 
 def message_id(spec: ConnectionSpec, key: str) -> str:
@@ -95,6 +99,8 @@ def compose(spec: ConnectionSpec, mail: Mail, at: float) -> tuple[bytes, str, li
         message["Reply-To"] = next(iter(addresses([mail.reply_to], "Reply-To").values()))
     message["Subject"] = mail.subject
     message["Auto-Submitted"] = "auto-generated"
+    if mail.trace_id:
+        message["Agiwo-Trace-Id"] = mail.trace_id
     message.set_content(mail.text)
     if mail.html is not None:
         message.add_alternative(mail.html, subtype="html")

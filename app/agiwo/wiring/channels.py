@@ -43,4 +43,5 @@ class Channels:
         if kind != "user" or "@" not in address:
             raise StepError(f"the configuration gives no address for {principal!r}", type="NotFound", not_done=True)
         key = f"{body.get('about', 'notice')}.{body.get('approval', '')}.{address.replace('@', '.')}"
-        await channel.deliver(address, {"subject": body.get("subject"), "text": body.get("text"), "key": key})
+        told = {"subject": body.get("subject"), "text": body.get("text"), "key": key, "trace_id": body.get("trace_id")}
+        await channel.deliver(address, told)

@@ -74,6 +74,7 @@ async def test_a_mail_arrives_whole_and_its_id_comes_from_the_key(mail: Loopback
     assert html is not None
     assert html.get_content().strip() == "<p>Grüße</p>"
     assert got.message["Reply-To"] == "desk@example.com"
+    assert got.message["Agiwo-Trace-Id"] == context(connections).trace_id
     assert "Zoë" in str(got.message["To"])
     assert got.recipients == ("zoe@example.com", "ops@example.com", "boss@example.com")
     assert got.raw.isascii()
@@ -217,7 +218,8 @@ async def test_an_unknown_connection_names_the_nearest(connections: Connections)
 async def test_a_notice_goes_the_same_way(mail: LoopbackMail, connections: Connections) -> None:
     notifier = MailNotifier(connections, SystemClock())
     await notifier.send(Notice("ann@example.com", "Please decide:\nsend_email", "Open http://localhost/approve/x\n", "n1"))
-    await notifier.deliver("bob@example.com", {"subject": "s", "text": "t", "key": "n2"})
+    await notifier.deliver("bob@example.com", {"subject": "s", "text": "t", "key": "n2", "trace_id": "ab" * 16})
+    assert mail.messages[-1].message["Agiwo-Trace-Id"] == "ab" * 16
     first, second = mail.messages
     assert (first.subject, first.message_id, first.recipients) == ("Please decide: send_email", "<n1@localhost>", ("ann@example.com",))
     assert "http://localhost/approve/x" in first.text

@@ -73,6 +73,6 @@ async def send(
 ) -> dict[str, Any]:
     """Raises StepError; marked `not_done` where it is certain that the server did not take the mail."""
     spec = ctx.connections.get(connection, "smtp")
-    mail = Mail(_listed(to), subject, body, message_id(spec, ctx.idempotency_key), html, _listed(cc), reply_to)
+    mail = Mail(_listed(to), subject, body, message_id(spec, ctx.idempotency_key), html, _listed(cc), reply_to, ctx.trace_id)
     accepted = await send_mail(spec, mail, ctx.clock.now(), ctx.remaining())
     return {"message_id": mail.message_id, "accepted": accepted}
