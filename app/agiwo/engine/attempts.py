@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from typing import Any
 
@@ -134,12 +134,12 @@ class Attempts:
             self._loop.call_soon(self._answer, attempt, _mistake(attempt, exc))
             return
         if isinstance(call, StartProbe):
-            task: asyncio.Task[Any] = self._loop.create_task(_contained(executor.probe(call, attempt.where)))
+            task: asyncio.Task[Any] = self._loop.create_task(_contained(executor.probe, call, attempt.where))
             timeout = call.step.timeout
         else:
             if self._observe is not None:
                 self._tell(Happening.ATTEMPT_STARTED, attempt, {"step": call.step.id, "kind": call.step.kind.value})
-            task = self._loop.create_task(_contained(executor.perform(call, attempt.where)))
+            task = self._loop.create_task(_contained(executor.perform, call, attempt.where))
             timeout = call.timeout
         attempt.task = task
         attempt.began = self._loop.time()
@@ -264,10 +264,13 @@ class Escaped(Exception):
     """A call raised what would have ended the process."""
 
 
-async def _contained(call: Coroutine[Any, Any, Any]) -> Any:
-    """What a call gives; no call ends the loop, and with it every other call, for itself."""
+async def _contained(make: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+    """What a call gives; no call ends the loop, and with it every other call, for itself.
+
+    It is made in here: a task that is cancelled before its first step would leave a coroutine from outside that nobody awaits.
+    """
     try:
-        return await call
+        return await make(*given)
     except (SystemExit, KeyboardInterrupt) as exc:
         raise Escaped(f"{type(exc).__name__}: {words_of(exc)}") from None
 
