@@ -13,7 +13,7 @@ An exception carries such a type (`StepError`) or says what a caller did wrong (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 TRANSIENT = ("NetworkError", "Timeout", "RateLimited", "Unavailable", "NodeLost")
@@ -310,21 +310,3 @@ class DefinitionRefused(InvalidInput):
     """The definition has errors."""
 
     code = "definition_refused"
-
-
-@dataclass(slots=True)
-class Problems:
-    """Collects problems so that a document gets all of them in one answer."""
-
-    items: list[Problem] = field(default_factory=list)
-
-    def add(self, problem: Problem) -> None:
-        self.items.append(problem)
-
-    @property
-    def errors(self) -> list[Problem]:
-        return [p for p in self.items if p.severity == "error"]
-
-    @property
-    def warnings(self) -> list[Problem]:
-        return [p for p in self.items if p.severity == "warning"]
