@@ -13,10 +13,10 @@ lock() {
         --output-file "requirements/$name.txt" "$@"
 }
 
-lock dev --extra demo --group dev --group build pyproject.toml
+lock dev --extra demo --extra anthropic --extra notify --group dev --group build pyproject.toml
 # The smaller sets are held to the same versions.
 lock demo --extra demo --group build --constraints requirements/dev.txt pyproject.toml
-lock runtime --extra openai --constraints requirements/dev.txt pyproject.toml
+lock runtime --extra openai --extra anthropic --extra notify --constraints requirements/dev.txt pyproject.toml
 lock build --group build --constraints requirements/dev.txt
 lock checks --group checks
 # The small model's wheel alone: of what it asks for, nothing is needed here.
