@@ -16,7 +16,8 @@ from agiwo.cli.screen import FAILED, NOT_REACHED, WRONG_USE, CommandEnds, give, 
 from agiwo.definition.checking import check
 from agiwo.definition.contract import ToolContract
 from agiwo.definition.loading import load
-from agiwo.settings import SettingsRefused, load_settings
+from agiwo.settings import load_settings
+from agiwo.settings.parts import SettingsRefused
 from agiwo.store.migrate import current, head
 from agiwo.store.migrate import upgrade as migrate
 from agiwo.wiring.toolbox import ToolsRefused, toolbox

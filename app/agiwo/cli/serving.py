@@ -29,7 +29,8 @@ from agiwo.clock import Clock, SystemClock
 from agiwo.console.page import approval_page
 from agiwo.engine.events import Observe
 from agiwo.ports.store import StoreUnavailable
-from agiwo.settings import Settings, SettingsRefused, load_settings, own_secret_key
+from agiwo.settings import Settings, load_settings, own_secret_key
+from agiwo.settings.parts import SettingsRefused
 from agiwo.store.embedded import EmbeddedPostgres
 from agiwo.store.migrate import upgrade
 from agiwo.store.pgbinaries import EmbeddedPostgresError

@@ -44,7 +44,8 @@ from agiwo.service.definitions import Catalog
 from agiwo.service.notices import ApprovalNotices
 from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import ApprovalLinks, Signer
-from agiwo.settings import Settings, SettingsRefused, secrets_of
+from agiwo.settings import Settings, secrets_of
+from agiwo.settings.parts import SettingsRefused
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries

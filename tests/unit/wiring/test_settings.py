@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from agiwo.models.profile import ModelProfile
-from agiwo.settings import CONNECTION_OPTIONS, Settings, SettingsRefused, load_settings, own_secret_key, secrets_of
+from agiwo.settings import Settings, load_settings, own_secret_key, secrets_of
+from agiwo.settings.parts import CONNECTION_OPTIONS, SettingsRefused
 from agiwo.wiring.assembly import hidden_texts
 
 

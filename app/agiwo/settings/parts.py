@@ -1,0 +1,100 @@
+"""The parts of the settings that have a structure of their own: connections, keys, channels.
+
+They check what an operator wrote as far as it can be known without opening anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from agiwo.definition.report import nearest
+from agiwo.errors import InvalidInput
+from agiwo.values import shown
+
+
+class SettingsRefused(InvalidInput):
+    """The settings cannot be used."""
+
+    code = "settings_refused"
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+#: The options of each kind of connection: what they take, in words and in types.
+CONNECTION_OPTIONS: Mapping[str, Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
+    "postgres": {"pool_size": ("a whole number of connections", int)},
+    "sqlite": {},
+    "smtp": {
+        "sender": ("an address", str),
+        "domain": ("a domain", str),
+        "timeout": ("a number of seconds", (int, float)),
+        "max_bytes": ("a whole number of bytes", int),
+        "starttls": ("true or false", bool),
+        "reconcile_url": ("an address", str),
+    },
+    "http": {
+        "headers": ("a mapping from names to texts or {secret: NAME}", dict),
+        "auth": ("{bearer: NAME} or {basic: {user: USER, password: NAME}}", dict),
+        "ca_file": ("the path of a file with certificates", str),
+    },
+    "folder": {"writable": ("true or false", bool), "max_bytes": ("a whole number of bytes", int)},
+}
+
+
+class ConnectionSetting(BaseModel):
+    """A named way to a database, a mail server, an HTTP service or a folder; further keys are options of its kind."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: Literal["postgres", "sqlite", "smtp", "http", "folder"]
+    url: SecretStr
+
+    @model_validator(mode="after")
+    def _known_options(self) -> ConnectionSetting:
+        known = CONNECTION_OPTIONS[self.kind]
+        for name, value in (self.model_extra or {}).items():
+            if name not in known:
+                near = nearest(name, known)
+                raise ValueError(f"a connection of kind {self.kind} has no `{name[:80]}`" + (f"; did you mean `{near}`?" if near else ""))
+            said, types = known[name]
+            positive = not isinstance(value, int | float) or isinstance(value, bool) or value > 0
+            if not isinstance(value, types) or (isinstance(value, bool) and types is not bool) or not positive:
+                raise ValueError(f"`{name}` is {shown(value)}, expected {said}")
+        return self
+
+
+class ApiKeySetting(Part):
+    """Who may call the API: the key itself stands in the environment variable `env`, or as its SHA-256 here."""
+
+    name: str = Field(min_length=1, max_length=100)
+    sha256: str | None = Field(None, pattern="^[0-9a-fA-F]{64}$")
+    env: str | None = None
+    tenant: str = "default"
+    roles: tuple[str, ...] = ("admin",)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ApiKeySetting:
+        if (self.sha256 is None) == (self.env is None):
+            raise ValueError("exactly one of `sha256` and `env` is needed")
+        return self
+
+    def digest(self, environment: Mapping[str, str]) -> str:
+        """The SHA-256 of the key's text. Raises SettingsRefused if its variable is not set."""
+        if self.sha256 is not None:
+            return self.sha256.lower()
+        text = environment.get(self.env or "", "")
+        if not text:
+            raise SettingsRefused(f"the API key {self.name!r} is to stand in the variable {self.env}, which is not set")
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ChannelSetting(Part):
+    """How people are told; mail goes out over a connection of kind smtp."""
+
+    connection: str = "mail"
