@@ -25,6 +25,7 @@ from agiwo.service.callers import ApiKey, ApiKeys
 from agiwo.service.definitions import Catalog
 from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import Signer
+from agiwo.store.answered import PostgresAnsweredCalls
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
@@ -154,6 +155,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         engine=engine,
         records=records,
         queries=queries,
+        answered=PostgresAnsweredCalls(pool),
         catalog=catalog,
         tools=registry.contracts,
         clock=clock,

@@ -16,7 +16,14 @@ from agiwo.values import encode
 
 
 class JSONAnswer(JSONResponse):
-    """A JSON body, exact for integers of any length; what UTF-8 has no place for is shown as `?`."""
+    """A JSON body, exact for integers of any length; what UTF-8 has no place for is shown as `?`.
+
+    `kept` is what a repetition under the same key is answered with, where the answer has something that is shown once; else the same.
+    """
+
+    def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None, *, kept: Any = None) -> None:
+        super().__init__(content, status_code, headers)
+        self.kept = self.body if kept is None else self.render(kept)
 
     def render(self, content: Any) -> bytes:
         return encode(content).encode("utf-8", "replace")

@@ -17,9 +17,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
+from agiwo.api import documents
 from agiwo.api.answers import plain_problem, problem
 from agiwo.api.approvals import approval_routes
-from agiwo.api.documents import SCHEMAS
 from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
 from agiwo.api.operations import Metrics, operator_routes
@@ -64,6 +64,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.routes = []
+    app.state.repeats = services.repeats
     for routes in (instance_routes(services), workflow_routes(services), approval_routes(services), operator_routes(services, metrics)):
         app.include_router(routes)
         app.state.routes += routes.routes
@@ -141,8 +142,9 @@ def _methods(request: Request) -> set[str]:
 def _document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, openapi_version="3.1.0", description=app.description, routes=app.routes)
+        documents.add_conventions(made)
         components = made.setdefault("components", {})
-        components.setdefault("schemas", {}).update(SCHEMAS)
+        components.setdefault("schemas", {}).update(documents.SCHEMAS)
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "an API key"}}
         made["security"] = [{"key": []}, {}]
         app.openapi_schema = made

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, body, refusals
 from agiwo.api.instances import Cursor, Limit
-from agiwo.api.routing import Body, caller_of, fit, read_json, router
+from agiwo.api.routing import ChangeBody, DryRun, caller_of, change_of, fit, read_json, router, tried
 from agiwo.service.approvals import Verdict
 from agiwo.service.services import Services
 from agiwo.service.view import API, approval_view
@@ -24,7 +24,7 @@ ApprovalId = Annotated[UUID, Path(description="id of an approval")]
 State = Literal["pending", "approved", "rejected", "expired", "cancelled", "void"]
 
 
-class DecisionBody(Body):
+class DecisionBody(ChangeBody):
     """What goes with a decision."""
 
     comment: str | None = Field(default=None, max_length=10_000)
@@ -73,32 +73,34 @@ def approval_routes(services: Services) -> APIRouter:
     async def get_approval(request: Request, approval_id: ApprovalId) -> Response:
         return JSONAnswer(approval_view(await services.approvals.find(caller_of(request).tenant, approval_id)))
 
-    async def decide(request: Request, id: UUID, action: str, said: DecisionBody) -> Response:
+    async def decide(request: Request, id: UUID, action: str, said: DecisionBody, dry_run: bool) -> Response:
         given = isinstance(said, ApproveBody) and "output" in said.model_fields_set
         edited = (said.output,) if isinstance(said, ApproveBody) and given else None
         verdict = Verdict(action, said.comment, said.values, edited, said.digest)
-        return JSONAnswer(approval_view(await services.approvals.decide(caller_of(request), id, verdict, "api")))
+        change = change_of(said, dry_run)
+        view = approval_view(await services.approvals.decide(caller_of(request), id, verdict, "api", change))
+        return tried(change, action, f"approval/{id}", view) if dry_run else JSONAnswer(view)
 
     def documented(model: type[BaseModel], example: dict[str, Any], required: bool = False) -> dict[str, Any]:
         return {
             "responses": {
-                200: answer("Approval", "Decided; the same decision again gives the first result."),
+                200: answer("Approval", "Decided; the same decision again gives the first result.", dry=True),
                 **refusals(403, 404, 409, 410, 412, 413, 415),
             },
             "openapi_extra": body(model, example, required=required),
         }
 
     @routes.post(f"{at}/approve", summary="Approve", **documented(ApproveBody, {"comment": "fine"}))
-    async def approve(request: Request, approval_id: ApprovalId) -> Response:
-        return await decide(request, approval_id, "approve", fit(ApproveBody, await read_json(request)))
+    async def approve(request: Request, approval_id: ApprovalId, dry_run: DryRun = False) -> Response:
+        return await decide(request, approval_id, "approve", fit(ApproveBody, await read_json(request)), dry_run)
 
     @routes.post(f"{at}/reject", summary="Reject", **documented(DecisionBody, {"comment": "the total is wrong"}))
-    async def reject(request: Request, approval_id: ApprovalId) -> Response:
-        return await decide(request, approval_id, "reject", fit(DecisionBody, await read_json(request)))
+    async def reject(request: Request, approval_id: ApprovalId, dry_run: DryRun = False) -> Response:
+        return await decide(request, approval_id, "reject", fit(DecisionBody, await read_json(request)), dry_run)
 
     @routes.post(f"{at}/decide", summary="Decide", **documented(DecideBody, {"action": "approve"}, required=True))
-    async def decide_by_name(request: Request, approval_id: ApprovalId) -> Response:
+    async def decide_by_name(request: Request, approval_id: ApprovalId, dry_run: DryRun = False) -> Response:
         said = fit(DecideBody, await read_json(request))
-        return await decide(request, approval_id, said.action, said)
+        return await decide(request, approval_id, said.action, said, dry_run)
 
     return routes

@@ -285,13 +285,25 @@ SCHEMAS: Mapping[str, Schema] = {
         "A trigger that started nothing.",
     ),
     "RejectedPage": _page("Rejected"),
+    "DryRun": _object(
+        {
+            "dry_run": {"const": True},
+            "action": _TEXT,
+            "object": _TEXT,
+            "reason": _MAYBE_TEXT,
+            "present": {"description": "how it stands now, as reading it shows it"},
+        },
+        "What a change would do: it has been checked, and nothing was written.",
+    ),
     "Health": _object({"status": _TEXT}, "Whether the process answers, or can work."),
 }
 
 
-def answer(schema: str, description: str, *, example: Any = None, media_type: str = "application/json") -> dict[str, Any]:
-    """The documentation of a good answer."""
-    content: dict[str, Any] = {"schema": ref(schema)}
+def answer(
+    schema: str, description: str, *, example: Any = None, media_type: str = "application/json", dry: bool = False
+) -> dict[str, Any]:
+    """The documentation of a good answer; `dry` if a dry run of the change has this status too."""
+    content: dict[str, Any] = {"schema": {"anyOf": [ref(schema), ref("DryRun")]} if dry else ref(schema)}
     if example is not None:
         content["example"] = example
     return {"description": description, "content": {media_type: content}}
@@ -318,6 +330,25 @@ _PROBLEM = {problems.MEDIA_TYPE: {"schema": ref("Problem")}}
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The documentation of the refusals that a route may give, besides those that every route may give."""
     return {status: {"description": _REFUSALS[status], "content": _PROBLEM} for status in sorted({400, 401, 403, 422, 503, *statuses})}
+
+
+#: The answer to a dry run, for a change whose own answer has another status than 200.
+DRY: Mapping[int | str, dict[str, Any]] = {200: answer("DryRun", "With `dry_run`: what would happen; nothing has been written.")}
+
+KEY_FORM: Schema = {"type": "string", "pattern": "^[!-~]{1,255}$"}
+_KEY_SAYS = "the same call under the same key is made once and answered again for 24 hours; a refused call uses no key up"
+
+
+def add_conventions(document: Schema) -> None:
+    """What is so for every call, once for all: each change under `/v1` takes an `Idempotency-Key`."""
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if method == "get" or not path.startswith("/v1/"):
+                continue
+            parameters = operation.setdefault("parameters", [])
+            if not any(given["name"] == "Idempotency-Key" for given in parameters):
+                parameters.append(parameter("Idempotency-Key", "header", KEY_FORM, _KEY_SAYS))
+            operation["responses"].setdefault("409", {"description": _REFUSALS[409], "content": _PROBLEM})
 
 
 def body(model: type[BaseModel], example: Any = None, *, required: bool = False) -> dict[str, Any]:

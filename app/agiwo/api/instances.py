@@ -15,21 +15,35 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse, Response
 
 from agiwo.api.answers import JSONAnswer
-from agiwo.api.documents import answer, body, parameter, ref, refusals
-from agiwo.api.routing import Body, caller_of, fit, idempotency_key, read_json, router, seconds, seen
+from agiwo.api.documents import DRY, KEY_FORM, answer, body, parameter, ref, refusals
+from agiwo.api.routing import (
+    REPLAYED,
+    ChangeBody,
+    DryRun,
+    caller_of,
+    change_of,
+    fit,
+    idempotency_key,
+    keeps_its_own_key,
+    read_json,
+    router,
+    seconds,
+    seen,
+    tried,
+)
 from agiwo.definition import graph_json, graph_mermaid
 from agiwo.errors import InvalidInput, Problem, ServiceError
 from agiwo.machine.state import InstanceStatus
 from agiwo.ports.queries import InstanceFilter
 from agiwo.service.callers import Caller
+from agiwo.service.changes import Change
 from agiwo.service.instances import record_view
 from agiwo.service.services import Services
-from agiwo.service.trigger import TriggerCall
+from agiwo.service.trigger import Started, TriggerCall
 from agiwo.service.view import API, links, row_status, row_view
 from agiwo.values import encode
 
 LONGEST_WAIT = 60.0
-KEY_FORM = {"type": "string", "pattern": "^[!-~]{1,255}$"}
 WAIT_FORM = {"type": "string", "pattern": r"^\d{1,6}(\.\d{1,3})?(ms|s|m)?$", "example": "30s"}
 HEARTBEAT = 15
 
@@ -48,7 +62,7 @@ GRAPH = {
 }
 
 
-class TriggerBody(Body):
+class TriggerBody(ChangeBody):
     """What an instance is started with."""
 
     input: Any = Field(default_factory=dict, description="checked by the workflow's input_schema")
@@ -58,18 +72,11 @@ class TriggerBody(Body):
     correlation_key: str | None = Field(default=None, min_length=1, max_length=256)
 
 
-class CancelBody(Body):
-    """Why an instance is to end."""
-
-    reason: str | None = Field(default=None, max_length=2000)
-
-
-class ReconcileBody(Body):
+class ReconcileBody(ChangeBody):
     """What became of the call of an UNKNOWN step."""
 
     done: bool = Field(description="whether the call has had its effect")
     result: Any = Field(default=None, description="what the call gave, if it was done")
-    reason: str | None = Field(default=None, max_length=2000)
 
 
 def instance_routes(services: Services) -> APIRouter:
@@ -92,14 +99,15 @@ def _starting(routes: APIRouter, services: Services) -> None:
     ]
     good: dict[int | str, dict[str, Any]] = {
         202: answer("Started", "Accepted and durable; the instance goes on by itself."),
-        200: answer("Instance", "With `wait`: it has ended, or waits for a person."),
+        200: answer("Instance", "With `wait`: it has ended, or waits for a person. With `dry_run`: what would be started.", dry=True),
     }
 
     @routes.post(
         f"{API}/workflows/{{workflow_id}}/trigger", status_code=202, responses={**good, **refusals(404, 409, 413, 415, 429)},
         openapi_extra=documented, summary="Start an instance",
     )  # fmt: skip
-    async def trigger(request: Request) -> Response:
+    @keeps_its_own_key
+    async def trigger(request: Request, dry_run: DryRun = False) -> Response:
         caller = caller_of(request)
         workflow = request.path_params["workflow_id"]
         trace_id = seen(request).trace_id
@@ -110,13 +118,18 @@ def _starting(routes: APIRouter, services: Services) -> None:
                 workflow, trace_id, asked.input, asked.context, asked.version, asked.labels, asked.correlation_key, idempotency_key(request)
             )
         except ServiceError as exc:
-            await services.triggering.reject(caller, workflow, exc, trace_id=trace_id)
+            if not dry_run:
+                await services.triggering.reject(caller, workflow, exc, trace_id=trace_id)
             raise
+        change = change_of(asked, dry_run)
+        if dry_run:
+            version = await services.triggering.tried(caller, call)
+            return tried(change, "trigger", f"workflow/{workflow}/{version}")
         if wait:
-            _, view = await services.running.until_settled(caller, call, wait)
+            started, view = await services.running.until_settled(caller, call, wait, change)
             over = view["ended_at"] is not None or view["interrupted_at"] is not None
-            return JSONAnswer(view, 200 if over else 202)
-        started = await services.triggering.trigger(caller, call)
+            return JSONAnswer(view, 200 if over else 202, _replayed(started))
+        started = await services.triggering.trigger(caller, call, change=change)
         status, trace_id = str(InstanceStatus.RUNNING), started.trace_id
         if started.repeated:
             row = await services.instances.row(caller, started.id)
@@ -129,7 +142,11 @@ def _starting(routes: APIRouter, services: Services) -> None:
             "trace_id": trace_id,
             "links": links(started.id),
         }
-        return JSONAnswer(out, 202, {"location": f"{API}/instances/{started.id}"})
+        return JSONAnswer(out, 202, {"location": f"{API}/instances/{started.id}", **_replayed(started)})
+
+
+def _replayed(started: Started) -> dict[str, str]:
+    return {REPLAYED: "true"} if started.repeated else {}
 
 
 def _lists(routes: APIRouter, services: Services) -> None:
@@ -260,25 +277,28 @@ async def _stream(services: Services, caller: Caller, id: UUID, after: int, snap
 
 def _steering(routes: APIRouter, services: Services) -> None:
     at = f"{API}/instances/{{instance_id}}"
-    accepted = {202: answer("InstanceRow", "Kept and passed on; the instance as it is now."), **refusals(404, 409, 413, 415)}
+    accepted = {202: answer("InstanceRow", "Kept and passed on; the instance as it is now."), **DRY, **refusals(404, 409, 413, 415)}
+
+    async def passed_on(request: Request, id: UUID, change: Change, action: str, object: str) -> Response:
+        view = row_view(await services.instances.row(caller_of(request), id))
+        return tried(change, action, object, view) if change.dry else JSONAnswer(view, 202)
 
     @routes.post(
-        f"{at}/cancel", status_code=202, responses=accepted, openapi_extra=body(CancelBody, {"reason": "not needed any more"}),
+        f"{at}/cancel", status_code=202, responses=accepted, openapi_extra=body(ChangeBody, {"reason": "not needed any more"}),
         summary="Ask an instance to end",
     )  # fmt: skip
-    async def cancel(request: Request, instance_id: InstanceId) -> Response:
-        caller = caller_of(request)
-        asked = fit(CancelBody, await read_json(request))
-        await services.steering.cancel(caller, instance_id, asked.reason)
-        return JSONAnswer(row_view(await services.instances.row(caller, instance_id)), 202)
+    async def cancel(request: Request, instance_id: InstanceId, dry_run: DryRun = False) -> Response:
+        change = change_of(fit(ChangeBody, await read_json(request)), dry_run)
+        await services.steering.cancel(caller_of(request), instance_id, change)
+        return await passed_on(request, instance_id, change, "cancel", f"instance/{instance_id}")
 
     @routes.post(
         f"{at}/steps/{{path}}/reconcile", status_code=202, responses=accepted,
         openapi_extra=body(ReconcileBody, {"done": True, "result": {"message_id": "…"}}, required=True),
         summary="Say what became of the call of an UNKNOWN step",
     )  # fmt: skip
-    async def reconcile(request: Request, instance_id: InstanceId, path: StepPath) -> Response:
-        caller = caller_of(request)
+    async def reconcile(request: Request, instance_id: InstanceId, path: StepPath, dry_run: DryRun = False) -> Response:
         asked = fit(ReconcileBody, await read_json(request))
-        await services.steering.decide_outcome(caller, instance_id, path, done=asked.done, result=asked.result, reason=asked.reason)
-        return JSONAnswer(row_view(await services.instances.row(caller, instance_id)), 202)
+        change = change_of(asked, dry_run)
+        await services.steering.decide_outcome(caller_of(request), instance_id, path, change, done=asked.done, result=asked.result)
+        return await passed_on(request, instance_id, change, "reconcile", f"instance/{instance_id}/steps/{path}")

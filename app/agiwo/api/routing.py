@@ -1,25 +1,29 @@
-"""How routes read a request: the caller, the body as strict JSON, and no query parameter that they do not know.
+"""How routes read a request: the caller, the body as strict JSON, the conventions of a change, and no query parameter unknown to them.
 
 Says nothing about what any route does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic import ValidationError as PydanticError
 from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.guard import Seen
 from agiwo.errors import InvalidInput, Problem, Unauthenticated, ValueRefused
+from agiwo.ports.answered import CallKey, KeptAnswer
 from agiwo.service.beside import beside
 from agiwo.service.callers import Caller
+from agiwo.service.changes import LONGEST_REASON, Change
+from agiwo.service.repeats import Repeats
 from agiwo.values import decode_strict, pointer, shown
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -28,11 +32,28 @@ _LARGE = 200_000
 _MEDIA_TYPE_OF_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 
 
+#: Says that an answer is that of an earlier call under the same key.
+REPLAYED = "idempotency-replayed"
+_KEPT_HEADERS = ("content-type", "location")
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+def keeps_its_own_key(endpoint: Endpoint) -> Endpoint:
+    """Marks a route whose verb keeps the promise of its Idempotency-Key by itself, in the transaction of what it does."""
+    endpoint.keeps_its_own_key = True  # type: ignore[attr-defined]
+    return endpoint
+
+
 class StrictRoute(APIRoute):
-    """A route that refuses query parameters which its function and its documentation do not name."""
+    """A route that refuses query parameters which its function and its documentation do not name.
+
+    A change with an `Idempotency-Key` is made once; its repetition gets the first answer, with the header `Idempotency-Replayed: true`.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
+        own_key = getattr(self.endpoint, "keeps_its_own_key", False)
         known = frozenset(
             [field.alias for field in self.dependant.query_params]
             + [p["name"] for p in (self.openapi_extra or {}).get("parameters", ()) if p["in"] == "query"]
@@ -41,9 +62,41 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             if request.scope["query_string"] and not known.issuperset(request.query_params):
                 raise _unknown_parameters(known, request)
-            return await answer(request)
+            if own_key or request.method in ("GET", "HEAD") or _is_dry(request):
+                return await answer(request)
+            key, who = idempotency_key(request), seen(request).caller
+            if key is None or who is None:
+                return await answer(request)
+            repeats: Repeats = request.app.state.repeats
+            result = await repeats.once(CallKey(who.tenant, who.principal, key), await _digest(request), lambda: answer(request), _kept)
+            return result if isinstance(result, Response) else _again(result)
 
         return strict
+
+
+def _is_dry(request: Request) -> bool:
+    return request.query_params.get("dry_run", "").lower() in ("true", "1", "yes", "on", "t", "y")
+
+
+async def _digest(request: Request) -> str:
+    """Tells a call from another one under the same key."""
+    made = hashlib.sha256()
+    for part in (request.method.encode(), request.scope["path"].encode("utf-8", "surrogateescape"), request.scope["query_string"]):
+        made.update(len(part).to_bytes(8) + part)
+    made.update(await request.body())
+    return made.hexdigest()
+
+
+def _kept(response: Response) -> KeptAnswer | None:
+    """What is kept of an answer: nothing of a refusal or of a stream."""
+    body = response.kept if isinstance(response, JSONAnswer) else getattr(response, "body", None)
+    if response.status_code >= 400 or not isinstance(body, bytes):
+        return None
+    return KeptAnswer(response.status_code, {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}, body)
+
+
+def _again(kept: KeptAnswer) -> Response:
+    return Response(kept.body, kept.status, {**kept.headers, REPLAYED: "true"})
 
 
 def _unknown_parameters(known: frozenset[str], request: Request) -> InvalidInput:
@@ -79,6 +132,30 @@ class Body(BaseModel):
     """A JSON body whose fields are all known and have exactly the type that is documented."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ChangeBody(Body):
+    """The body of a change, which may say why it is made."""
+
+    reason: str | None = Field(default=None, max_length=LONGEST_REASON, description="why; it goes into the audit log")
+
+
+#: Every route that changes something takes it: `dry_run: DryRun = False`.
+DryRun = Annotated[bool, Query(description="check everything, change nothing; 200 says what would happen")]
+
+
+#: And where the body is something else than our own JSON: `reason: Reason = None`.
+Reason = Annotated[str | None, Query(max_length=LONGEST_REASON, description="why; it goes into the audit log")]
+
+
+def change_of(asked: ChangeBody, dry_run: bool) -> Change:
+    """What the verb is told of the change."""
+    return Change(asked.reason, dry_run)
+
+
+def tried(change: Change, action: str, object: str, present: Any = None, **more: Any) -> JSONAnswer:
+    """The answer to a dry run that found nothing in the way: what would be done to what, and how it stands at present."""
+    return JSONAnswer({"dry_run": True, "action": action, "object": object, "reason": change.reason, "present": present, **more})
 
 
 B = TypeVar("B", bound=Body)

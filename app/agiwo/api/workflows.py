@@ -13,9 +13,10 @@ from starlette.responses import PlainTextResponse, Response
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
 from agiwo.api.instances import GRAPH, Cursor, GraphFormat, Limit, Name
-from agiwo.api.routing import caller_of, check_charset, router
+from agiwo.api.routing import DryRun, Reason, caller_of, check_charset, router, tried
 from agiwo.definition import graph_json, graph_mermaid
 from agiwo.errors import InvalidInput, NotFound
+from agiwo.service.changes import Change
 from agiwo.service.services import Services
 from agiwo.service.view import API, version_view
 from agiwo.values import shown
@@ -64,14 +65,17 @@ def _publishing(routes: APIRouter, services: Services) -> None:
         f"{API}/workflows", status_code=201, openapi_extra=_SOURCE, summary="Publish a version",
         responses={
             201: answer("Published", "Published."),
-            200: answer("Published", "The same content stands there already; nothing has changed."),
+            200: answer("Published", "The same content stands there already, or it was tried only; nothing has changed.", dry=True),
             **refusals(409, 413, 415),
         },
     )  # fmt: skip
-    async def publish(request: Request) -> Response:
-        caller = caller_of(request)
-        done = await services.publishing.publish(caller, await _source(request))
+    async def publish(request: Request, reason: Reason = None, dry_run: DryRun = False) -> Response:
+        change = Change(reason, dry_run)
+        done = await services.publishing.publish(caller_of(request), await _source(request), change)
         here = f"{API}/workflows/{done.workflow}"
+        if dry_run:
+            would = {"published": "created" if done.created else "unchanged", **done.examined.to_json()}
+            return tried(change, "publish", f"workflow/{done.workflow}/{done.version}", **would)
         out = done.examined.to_json() | {
             "published": "created" if done.created else "unchanged",
             "links": {

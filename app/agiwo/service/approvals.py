@@ -19,6 +19,7 @@ from agiwo.ports.queries import Approval, Queries
 from agiwo.ports.records import DecisionAnswer, Records, StoredApproval
 from agiwo.schema import Schema
 from agiwo.service.callers import Caller
+from agiwo.service.changes import PLAIN, Change
 from agiwo.service.view import DECIDED, time_text
 from agiwo.values import check
 
@@ -73,8 +74,8 @@ class Approvals:
             return Consequence(step.kind, step.tool or step.id, step.effect)
         return Consequence(step.kind)
 
-    async def decide(self, caller: Caller, id: UUID, verdict: Verdict, channel: str) -> Approval:
-        """Take a decision; the same one by the same person again gives the first result.
+    async def decide(self, caller: Caller, id: UUID, verdict: Verdict, channel: str, change: Change = PLAIN) -> Approval:
+        """Take a decision; the same one by the same person again gives the first result. A dry one gives the approval as it stands.
 
         Raises NotFound; Denied for somebody who is no approver; Conflict naming who decided otherwise; Gone once it is over; Changed if the
         digest is another one; InvalidInput for a form or an edited output that does not fit, which decides nothing.
@@ -88,7 +89,10 @@ class Approvals:
             if verdict.digest is not None and verdict.digest != approval.digest:
                 raise _changed(approval)
             verdict = await self._checked(caller.tenant, approval, verdict)
-        answer = {"values": verdict.values, "edited": None if verdict.edited is None else [verdict.edited[0]]}
+        given = {"values": verdict.values, "edited": None if verdict.edited is None else [verdict.edited[0]]}
+        answer = {key: value for key, value in given.items() if value is not None} or None
+        if change.dry:
+            return _tried(approval, caller, verdict, answer)
         result = await self._records.decide_approval(
             caller.tenant,
             id,
@@ -97,10 +101,12 @@ class Approvals:
             channel=channel,
             digest=verdict.digest or approval.digest,
             comment=verdict.comment,
-            answer={key: value for key, value in answer.items() if value is not None} or None,
+            answer=answer,
         )
         if result.answer is DecisionAnswer.DECIDED:
             self._poke(approval.instance)
+            data = {"reason": change.reason, "comment": verdict.comment, "channel": channel}
+            await self._records.audit(caller.tenant, caller.principal, verdict.action, f"approval/{id}", data)
         elif result.answer is not DecisionAnswer.REPEATED:
             raise _refusal(result.answer, result.approval, approval)
         return approval if result.approval is None else _as_stored(approval, result.approval)
@@ -154,7 +160,7 @@ def _changed(approval: Approval | StoredApproval) -> Changed:
     return Changed("the matter has changed since it was shown; look at it again", code="approval_changed", digest=approval.digest)
 
 
-def _refusal(answer: DecisionAnswer, stored: StoredApproval | None, approval: Approval) -> Exception:
+def _refusal(answer: DecisionAnswer, stored: Approval | StoredApproval | None, approval: Approval) -> Exception:
     if answer is DecisionAnswer.CONFLICT and stored is not None:
         said = DECIDED.get(stored.state, stored.state)
         return Conflict(
@@ -173,6 +179,17 @@ def _refusal(answer: DecisionAnswer, stored: StoredApproval | None, approval: Ap
     if answer is DecisionAnswer.GONE:
         return Gone("nobody waits for this decision any more", code="approval_over", present_status=stored.state if stored else None)
     return NotFound("there is no such approval", code="approval_not_found")
+
+
+def _tried(approval: Approval, caller: Caller, verdict: Verdict, answer: Any) -> Approval:
+    if approval.state == "pending":
+        return approval
+    if approval.state in DECIDED:
+        first = (DECIDED[approval.state], approval.decided_by, approval.answer)
+        if first == (verdict.action, caller.principal, answer):
+            return approval
+        raise _refusal(DecisionAnswer.CONFLICT, approval, approval)
+    raise _refusal(DecisionAnswer.EXPIRED if approval.state == "expired" else DecisionAnswer.GONE, approval, approval)
 
 
 def _as_stored(approval: Approval, stored: StoredApproval) -> Approval:

@@ -11,9 +11,10 @@ from typing import Any
 
 from agiwo.definition import Checked, ToolContract, check, content_hash, load
 from agiwo.errors import Conflict, DefinitionRefused, Problem
-from agiwo.ports.records import NewVersion, Published, Records
+from agiwo.ports.records import NewVersion, Published, PublishResult, Records
 from agiwo.service.beside import beside
 from agiwo.service.callers import AUTHOR, Caller
+from agiwo.service.changes import PLAIN, Change
 from agiwo.service.definitions import Catalog
 from agiwo.service.ranks import label_of, rank
 from agiwo.values import shown
@@ -75,7 +76,7 @@ class Publishing:
     def _judged(self, text: bytes) -> Examined:
         return Examined(check(load(text), self._tools(), models=self._models, secrets=self._secrets), text.decode("utf-8", "replace"))
 
-    async def publish(self, caller: Caller, text: bytes) -> Publication:
+    async def publish(self, caller: Caller, text: bytes, change: Change = PLAIN) -> Publication:
         """Keep a version for ever; the same content again changes nothing.
 
         Raises DefinitionRefused with every error and warning, Conflict for other content under the same version or a version of equal rank,
@@ -103,8 +104,11 @@ class Publishing:
             document=document,
             created_by=caller.principal,
         )
-        result = await self._records.publish_version(caller.tenant, version)
-        self._catalog.published(caller.tenant, workflow.id)
+        if change.dry:
+            result = await self._standing(caller, version)
+        else:
+            result = await self._records.publish_version(caller.tenant, version)
+            self._catalog.published(caller.tenant, workflow.id)
         if result.answer is Published.CONFLICT:
             raise await self._other_content(caller, version)
         if result.answer is Published.EQUAL_RANK:
@@ -113,10 +117,23 @@ class Publishing:
                 f"version {workflow.version} is equal to version {there}, which is published already", code="equal_version", existing=there
             )
         created = result.answer is Published.CREATED
-        if created:
-            data = {"content_hash": version.content_hash}
+        if created and not change.dry:
+            data = {"content_hash": version.content_hash, "reason": change.reason}
             await self._records.audit(caller.tenant, caller.principal, "publish", f"workflow/{workflow.id}/{workflow.version}", data)
         return Publication(workflow.id, workflow.version, created, examined)
+
+    async def _standing(self, caller: Caller, version: NewVersion) -> PublishResult:
+        """What publishing would be answered with."""
+        after = None
+        while lines := await self._records.list_versions(caller.tenant, version.workflow, after=after):
+            for line in lines:
+                if line.version == version.version:
+                    same = line.content_hash == version.content_hash
+                    return PublishResult(Published.UNCHANGED if same else Published.CONFLICT, line)
+                if rank(line.version) == version.rank:
+                    return PublishResult(Published.EQUAL_RANK, line)
+            after = (version.workflow, lines[-1].version)
+        return PublishResult(Published.CREATED)
 
     async def _other_content(self, caller: Caller, version: NewVersion) -> Conflict:
         stored = await self._catalog.stored(caller.tenant, version.workflow, version.version)

@@ -11,6 +11,7 @@ from typing import Any
 from agiwo.clock import Clock
 from agiwo.machine.state import Instance
 from agiwo.service.callers import Caller
+from agiwo.service.changes import PLAIN, Change
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
 from agiwo.service.trigger import Ended, Started, TriggerCall, Triggering
@@ -26,13 +27,15 @@ class Running:
         self._following = following
         self._clock = clock
 
-    async def until_settled(self, caller: Caller, call: TriggerCall, seconds: float) -> tuple[Started, dict[str, Any]]:
+    async def until_settled(
+        self, caller: Caller, call: TriggerCall, seconds: float, change: Change = PLAIN
+    ) -> tuple[Started, dict[str, Any]]:
         """Start an instance and give its view when it has ended or waits for a person, after `seconds` at the latest.
 
         Raises what `trigger` raises.
         """
         until = self._clock.monotonic() + seconds
-        started, instance = await self._begun(caller, call, seconds)
+        started, instance = await self._begun(caller, call, seconds, change)
         if instance is not None:
             return started, {**instance_view(instance), "correlation_key": call.correlation_key}
         await self._following.settled(caller, started.id, max(until - self._clock.monotonic(), 0.0))
@@ -51,9 +54,11 @@ class Running:
                 continue
         return await self._instances.view(caller, started.id)
 
-    async def _begun(self, caller: Caller, call: TriggerCall, seconds: float | None) -> tuple[Started, Instance | None]:
+    async def _begun(
+        self, caller: Caller, call: TriggerCall, seconds: float | None, change: Change = PLAIN
+    ) -> tuple[Started, Instance | None]:
         ended: Ended = asyncio.get_running_loop().create_future()
-        started = await self._triggering.trigger(caller, call, ended)
+        started = await self._triggering.trigger(caller, call, ended, change)
         if started.repeated or started.entrusted:
             return started, None
         # Not wait_for: a wait that runs out must not cancel what the engine will still set.

@@ -12,6 +12,7 @@ from random import Random
 from agiwo.clock import Clock
 from agiwo.definition.contract import ToolContract
 from agiwo.engine.node import Engine
+from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.service.approvals import Approvals
@@ -20,6 +21,7 @@ from agiwo.service.following import Following
 from agiwo.service.instances import Instances
 from agiwo.service.publish import Publishing
 from agiwo.service.readiness import Readiness
+from agiwo.service.repeats import Repeats
 from agiwo.service.running import Running
 from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, Cursors, Signer
@@ -45,6 +47,7 @@ class Services:
     tools: Callable[[], Mapping[str, ToolContract]]
     serving: Callable[[], bool]
     database: Readiness
+    repeats: Repeats
 
     async def ready(self) -> Mapping[str, bool]:
         """What has to work before work is sent here, part by part."""
@@ -56,6 +59,7 @@ def build_services(
     engine: Engine,
     records: Records,
     queries: Queries,
+    answered: AnsweredCalls,
     catalog: Catalog,
     tools: Callable[[], Mapping[str, ToolContract]],
     clock: Clock,
@@ -90,4 +94,5 @@ def build_services(
         tools=tools,
         serving=lambda: engine.running,
         database=Readiness(queries.ready),
+        repeats=Repeats(answered, clock),
     )

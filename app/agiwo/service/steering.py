@@ -10,9 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from agiwo.errors import Conflict, InvalidInput, NotFound, Problem
-from agiwo.machine.state import Instance, StepStatus
+from agiwo.machine.state import ENDED_INSTANCE, Instance, StepStatus
 from agiwo.ports.records import Posted, Records
 from agiwo.service.callers import OPERATOR, Caller
+from agiwo.service.changes import Change
 from agiwo.service.instances import Instances
 from agiwo.service.view import actions, status_of
 
@@ -25,15 +26,15 @@ class Steering:
         self._records = records
         self._poke = poke
 
-    async def cancel(self, caller: Caller, id: UUID, reason: str | None) -> None:
+    async def cancel(self, caller: Caller, id: UUID, change: Change) -> None:
         """Ask an instance to end; asking again changes nothing.
 
         Raises NotFound, Denied for a caller who is no operator, Conflict (code `ended`, with the present state) if it has ended already.
         """
         caller.need(OPERATOR)
-        await self._put(caller, id, "cancel", {"by": caller.principal, "reason": reason})
+        await self._put(caller, id, change, "cancel", {"by": caller.principal, "reason": change.reason})
 
-    async def decide_outcome(self, caller: Caller, id: UUID, path: str, *, done: bool, result: Any, reason: str | None) -> None:
+    async def decide_outcome(self, caller: Caller, id: UUID, path: str, change: Change, *, done: bool, result: Any) -> None:
         """Say of an UNKNOWN step whether its call was done (with this result) or not.
 
         Raises NotFound for an unknown instance or step, Conflict if the step is not UNKNOWN, InvalidInput for a result that does not fit,
@@ -50,10 +51,14 @@ class Steering:
         if done and schema is not None and (problems := schema.problems(result)):
             placed = [Problem(p.code, p.message, "/result" + p.pointer, found=p.found, expected=p.expected) for p in problems]
             raise InvalidInput("the result does not fit the step's output_schema", problems=placed)
-        body = {"path": path, "by": caller.principal, "done": done, "result": result, "reason": reason}
-        await self._put(caller, id, "outcome", body, dedup=f"outcome/{path}/{run.attempt}")
+        body = {"path": path, "by": caller.principal, "done": done, "result": result, "reason": change.reason}
+        await self._put(caller, id, change, "outcome", body, dedup=f"outcome/{path}/{run.attempt}")
 
-    async def _put(self, caller: Caller, id: UUID, kind: str, body: dict[str, Any], dedup: str | None = None) -> None:
+    async def _put(self, caller: Caller, id: UUID, change: Change, kind: str, body: dict[str, Any], dedup: str | None = None) -> None:
+        if change.dry:
+            if (await self._instances.row(caller, id)).status in ENDED_INSTANCE:
+                raise _conflict(await self._instances.load(caller, id), "the instance has ended", "ended")
+            return
         posted = await self._records.put_inbox(id, caller.tenant, kind, body, dedup)
         if posted is Posted.UNKNOWN:
             raise NotFound("there is no such instance", code="instance_not_found")
@@ -61,7 +66,7 @@ class Steering:
             raise _conflict(await self._instances.load(caller, id), "the instance has ended", "ended")
         if posted is Posted.DUPLICATE and kind == "outcome":
             raise _conflict(await self._instances.load(caller, id), "the outcome of this call is decided already", "decided")
-        await self._records.audit(caller.tenant, caller.principal, kind, f"instance/{id}", {"reason": body.get("reason")})
+        await self._records.audit(caller.tenant, caller.principal, kind, f"instance/{id}", {"reason": change.reason})
         self._poke(id)
 
 

@@ -22,6 +22,7 @@ from agiwo.machine.state import Instance
 from agiwo.ports.records import Records, RejectedTrigger
 from agiwo.ports.store import Answer, NewInstance, Verdict
 from agiwo.service.callers import OPERATOR, Caller
+from agiwo.service.changes import PLAIN, Change
 from agiwo.service.definitions import Catalog
 from agiwo.values import digest, pointer
 
@@ -88,18 +89,35 @@ class Triggering:
         self._random = random
         self._key_kept = key_kept
 
-    async def trigger(self, caller: Caller, call: TriggerCall, ended: Ended | None = None) -> Started:
+    async def trigger(self, caller: Caller, call: TriggerCall, ended: Ended | None = None, change: Change = PLAIN) -> Started:
         """Start an instance; it is durable when this returns. `ended` is told of its end, if it was begun here.
 
         Raises NotFound for an unknown workflow or version, InvalidInput for what does not fit, Conflict for a key that stands for another
         call, Denied for a caller who is no operator. All of these are kept as rejected triggers.
+
+        The instance itself says who started it and when; a reason that was given goes into the audit.
         """
         try:
             caller.need(OPERATOR)
-            return await self._start(caller, call, ended)
+            started = await self._start(caller, call, ended)
         except (InvalidInput, NotFound, Conflict, Denied) as exc:
             await self.reject(caller, call.workflow, exc, version=call.version, trace_id=call.trace_id)
             raise
+        if change.reason is not None and not started.repeated:
+            await self._records.audit(caller.tenant, caller.principal, "trigger", f"instance/{started.id}", {"reason": change.reason})
+        return started
+
+    async def tried(self, caller: Caller, call: TriggerCall) -> str:
+        """Check a call as `trigger` does, and start nothing; gives the version that it would run. Nothing is kept of what is refused.
+
+        Raises what `trigger` raises.
+        """
+        caller.need(OPERATOR)
+        workflow = await self._chosen(caller.tenant, call)
+        _check(workflow, call)
+        if call.key is not None and (promise := await self._records.promise(caller.tenant, call.key)) is not None:
+            self._same(promise.instance_id, promise.request_digest, call)
+        return workflow.version
 
     async def reject(
         self, caller: Caller, workflow: str, error: AgiwoError, *, version: str | None = None, trace_id: str | None = None
@@ -136,14 +154,15 @@ class Triggering:
             entrusted = True
             verdict = await self._starter.entrust(id, workflow, caller.tenant, begin, new)
         if verdict.answer is Answer.DUPLICATE and verdict.existing is not None:
-            if verdict.existing_digest != new.request_digest:
-                raise Conflict(
-                    "this Idempotency-Key stands for another call", code="idempotency_key_reused", instance_id=str(verdict.existing)
-                )
+            self._same(verdict.existing, verdict.existing_digest, call)
             return Started(verdict.existing, workflow.id, workflow.version, call.trace_id, repeated=True)
         if verdict.answer is not Answer.APPLIED:
             raise InvalidInput(f"the instance cannot be stored: {verdict.message or verdict.answer}", code="not_storable")
         return Started(id, workflow.id, workflow.version, call.trace_id, entrusted=entrusted)
+
+    def _same(self, existing: UUID, digest: str | None, call: TriggerCall) -> None:
+        if digest != call.digest:
+            raise Conflict("this Idempotency-Key stands for another call", code="idempotency_key_reused", instance_id=str(existing))
 
     async def _chosen(self, tenant: str, call: TriggerCall) -> Workflow:
         if call.version is not None:

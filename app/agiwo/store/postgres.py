@@ -105,6 +105,7 @@ class PostgresStore:
         await self._free()
         await self._ask("forget_the_dead")
         await self._ask("forget_expired_promises")
+        await self._ask("forget_answered_calls")
         return alive
 
     async def leave(self) -> None:

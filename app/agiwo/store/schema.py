@@ -18,6 +18,7 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     SmallInteger,
@@ -41,7 +42,19 @@ metadata = MetaData(
 )
 
 #: Tables that grow with the number of instances; no hot statement may read one of them from end to end.
-LARGE = ("run", "instance", "history", "snapshot", "inbox", "approval", "outbox", "idempotency", "audit", "rejected_trigger")
+LARGE = (
+    "run",
+    "instance",
+    "history",
+    "snapshot",
+    "inbox",
+    "approval",
+    "outbox",
+    "idempotency",
+    "answered_call",
+    "audit",
+    "rejected_trigger",
+)
 
 
 #: The machine's instance states as the database knows them; a test compares the two, so that the tables need not load the machine.
@@ -272,6 +285,24 @@ idempotency = Table(
     PrimaryKeyConstraint("tenant", "key"),
     _shard_of("instance_id"),
     Index("idempotency_expires", "expires_at"),
+)
+
+#: The answers of calls under an `Idempotency-Key`; without `status` the call still runs, and `expires_at` is the end of its hold.
+answered_call = Table(
+    "answered_call",
+    metadata,
+    _text("tenant"),
+    _text("principal"),
+    _text("key"),
+    _text("digest"),
+    _uuid("claim"),
+    _time("expires_at"),
+    _int("status", nullable=True, kind=SmallInteger),
+    Column("headers", JSON(none_as_null=True), nullable=True),
+    Column("body", LargeBinary, nullable=True),
+    PrimaryKeyConstraint("tenant", "principal", "key"),
+    CheckConstraint("(status IS NULL) = (body IS NULL) AND (status IS NULL) = (headers IS NULL)", name="answer"),
+    Index("answered_call_expires", "expires_at"),
 )
 
 #: One row an incarnation of a node: `id` is random and never used twice, not even after a failover to a standby that lags.

@@ -34,6 +34,7 @@ from agiwo.outbound.connections import Connections, ConnectionSpec
 from agiwo.outbound.folder import Folder
 from agiwo.outbound.guard import Guard
 from agiwo.outbound.service import HttpService
+from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.executor import Executor
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
@@ -46,6 +47,7 @@ from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import ApprovalLinks, Signer
 from agiwo.settings import Settings, secrets_of
 from agiwo.settings.parts import SettingsRefused
+from agiwo.store.answered import PostgresAnsweredCalls
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
@@ -72,11 +74,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The three faces of one storage, and whoever carries hints between processes."""
+    """The faces of one storage, and whoever carries hints between processes."""
 
     instances: InstanceStore
     records: Records
     queries: Queries
+    answered: AnsweredCalls
     wakeup: Wakeup | None = None
 
 
@@ -175,7 +178,7 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
             address = settings.redis_url.get_secret_value()
             wakeup = RedisWakeup(address, lost=lambda reason: log.line("warning", "redis is away", clock.now(), reason=reason))
             stack.push_async_callback(wakeup.close)
-        yield Storage(store, PostgresRecords(pool, clock), PostgresQueries(pool), wakeup)
+        yield Storage(store, PostgresRecords(pool, clock), PostgresQueries(pool), PostgresAnsweredCalls(pool), wakeup)
 
 
 @asynccontextmanager
@@ -221,6 +224,7 @@ async def running(
         engine=engine,
         records=storage.records,
         queries=storage.queries,
+        answered=storage.answered,
         catalog=catalog,
         tools=world.registry.contracts,
         clock=clock,
