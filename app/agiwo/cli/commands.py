@@ -32,6 +32,7 @@ Key = Annotated[str | None, typer.Option("--api-key", envvar="AGIWO_API_KEY", he
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Config = Annotated[Path | None, typer.Option("--config", envvar="AGIWO_CONFIG", help="YAML file with connections, model profiles, keys.")]
 ToolModules = Annotated[list[str] | None, typer.Option("--tools", help="Python module whose tools to register; may be repeated.")]
+ToolsDir = Annotated[Path | None, typer.Option("--tools-dir", help="File or folder of tools declared in YAML.")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database (default: .agiwo).")]
 Comment = Annotated[str | None, typer.Option("--comment", help="What to tell those who come after.")]
 Digest = Annotated[str | None, typer.Option("--digest", help="Decide only if the matter is still this one.")]
@@ -85,6 +86,7 @@ def serve(
     workflows: Annotated[Path | None, typer.Option("--workflows", help="Folder of definitions to publish at start.")] = None,
     config: Config = None,
     tools: ToolModules = None,
+    tools_dir: ToolsDir = None,
     insecure_no_auth: Annotated[
         bool, typer.Option("--insecure-no-auth", help="Listen beyond loopback though anybody there may then do anything.")
     ] = False,
@@ -92,7 +94,7 @@ def serve(
     """Run the service: API, pages and engine in one process. Needs AGIWO_DATABASE_URL or --embedded."""
     _call(
         "serving", "serve", config=config, embedded=embedded, insecure_no_auth=insecure_no_auth, host=host, port=port, data_dir=data_dir,
-        workflows_dir=workflows, tools=tuple(tools) if tools else None,
+        workflows_dir=workflows, tools=tuple(tools) if tools else None, tools_dir=tools_dir,
     )  # fmt: skip
 
 
@@ -111,10 +113,13 @@ def demo(
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")], tools: ToolModules = None, as_json: Json = False
+    files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")],
+    tools: ToolModules = None,
+    tools_dir: ToolsDir = None,
+    as_json: Json = False,
 ) -> None:
     """Check definitions without a service: every mistake with file, line and column."""
-    _call("offline", "validate", files, tuple(tools or ()), as_json)
+    _call("offline", "validate", files, tuple(tools or ()), tools_dir, as_json)
 
 
 @app.command()

@@ -23,10 +23,10 @@ from agiwo.store.migrate import upgrade as migrate
 from agiwo.wiring.toolbox import ToolsRefused, toolbox
 
 
-def validate(files: Sequence[Path], tools: Sequence[str], as_json: bool) -> None:
+def validate(files: Sequence[Path], tools: Sequence[str], tools_dir: Path | None, as_json: bool) -> None:
     """Print all that is wrong with the files; raises CommandEnds if anything is."""
     try:
-        contracts = toolbox(tools).contracts()
+        contracts = toolbox(tools, declared=tools_dir, commands=None).contracts()
     except ToolsRefused as exc:
         raise CommandEnds(WRONG_USE, exc.message) from None
     reports = [_judged(file, read_file(file), contracts) for file in files]

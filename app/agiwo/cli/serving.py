@@ -54,7 +54,12 @@ def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observ
         _check(settings, embedded, insecure_no_auth)
         clock = SystemClock()
         log = Log(level=settings.log_level, secrets=hidden_texts(settings))
-        registry = toolbox(settings.tools, lambda problem: log.line("warning", problem.message, clock.now()))
+        registry = toolbox(
+            settings.tools,
+            lambda problem: log.line("warning", problem.message, clock.now()),
+            declared=settings.tools_dir,
+            commands=settings.commands_allowed,
+        )
     except (SettingsRefused, ToolsRefused) as exc:
         raise CommandEnds(WRONG_USE, exc.message) from None
     with _listening(settings) as listener, contextlib.ExitStack() as stack:

@@ -84,23 +84,35 @@ class HttpService:
             name.lower(): value if isinstance(value, str) else self._secret(secrets, value["secret"])
             for name, value in self.headers.items()
         }
-        if "bearer" in self.auth:
-            out["authorization"] = f"Bearer {self._secret(secrets, self.auth['bearer'])}"
-        elif "basic" in self.auth:
-            who = self.auth["basic"]
-            pair = f"{who['user']}:{self._secret(secrets, who['password'], any_text=True)}"
-            out["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-        return out
+        return {**out, **authorization(self.auth, secrets, f"the connection {self.name!r}")}
 
-    def _secret(self, secrets: Mapping[str, str], name: str, *, any_text: bool = False) -> str:
-        try:
-            value = secrets[name]
-        except KeyError:
-            message = f"the connection {self.name!r} needs the secret {name!r}, which is not in this service's configuration"
-            raise PermissionDeniedError(message, not_done=True) from None
-        if not any_text and not HEADER_VALUE.fullmatch(value):
-            raise PermissionDeniedError(f"the secret {name!r} cannot be sent in a header", not_done=True)
-        return value
+    def _secret(self, secrets: Mapping[str, str], name: str) -> str:
+        return _secret(secrets, name, f"the connection {self.name!r}")
+
+
+def authorization(auth: Mapping[str, Any], secrets: Mapping[str, str], whose: str) -> dict[str, str]:
+    """The header that says who calls, for `{bearer: NAME}` or `{basic: {user: USER, password: NAME}}`; none for {}.
+
+    Raises PermissionDeniedError, which names `whose` secret it is, if the secret is missing or no header.
+    """
+    if "bearer" in auth:
+        return {"authorization": f"Bearer {_secret(secrets, auth['bearer'], whose)}"}
+    if "basic" not in auth:
+        return {}
+    who = auth["basic"]
+    pair = f"{who['user']}:{_secret(secrets, who['password'], whose, any_text=True)}"
+    return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+
+
+def _secret(secrets: Mapping[str, str], name: str, whose: str, *, any_text: bool = False) -> str:
+    try:
+        value = secrets[name]
+    except KeyError:
+        message = f"{whose} needs the secret {name!r}, which is not in this service's configuration"
+        raise PermissionDeniedError(message, not_done=True) from None
+    if not any_text and not HEADER_VALUE.fullmatch(value):
+        raise PermissionDeniedError(f"the secret {name!r} cannot be sent in a header", not_done=True)
+    return value
 
 
 def open_service(spec: ConnectionSpec, guard: Guard) -> tuple[tuple[HttpService, HttpCalls], Close]:

@@ -58,6 +58,8 @@ class Settings(BaseSettings):
     drain: float = Field(10.0, ge=0, le=600)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     tools: Annotated[tuple[str, ...], NoDecode] = ()
+    tools_dir: Path | None = None
+    commands_allowed: Annotated[tuple[str, ...], NoDecode] = ()
     llm_base_url: str | None = None
     llm_model: str | None = None
     llm_api_key: SecretStr | None = None
@@ -68,7 +70,7 @@ class Settings(BaseSettings):
     channels: dict[Literal["mail"], ChannelSetting] = Field(default_factory=dict)
     roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
-    @field_validator("tools", "outbound_allow", mode="before")
+    @field_validator("tools", "commands_allowed", "outbound_allow", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
         return tuple(word for word in re.split(r"[\s,]+", value) if word) if isinstance(value, str) else value

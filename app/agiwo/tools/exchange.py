@@ -147,6 +147,14 @@ def failure(answer: Answer, expect: Sequence[int | str] | None, now: float) -> S
     return StepError(named.message, type=named.type, status=status, not_done=named.not_done, retry_after=wait, details=details or None)
 
 
+def meant(answer: Answer, type: str, message: str | None, not_done: bool, now: float) -> StepError:
+    """The error that an author declares for an answer, with what the other side said of it and how long it asks to wait."""
+    text = message or f"the other side answered {answer.status}"
+    details = {"body": _excerpt(answer)} if answer.body else None
+    wait = retry_after(answer.headers, now)
+    return StepError(text, type=type, status=answer.status, not_done=not_done, retry_after=wait, details=details)
+
+
 def _excerpt(answer: Answer) -> Any:
     """What the other side said of its error: its JSON if that is short, else the beginning of the text."""
     if len(answer.body) <= _SHOWN_BODY:

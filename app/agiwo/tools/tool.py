@@ -18,7 +18,7 @@ from agiwo.tools.context import ToolContext
 from agiwo.tools.signature import parameters_schema, read
 
 USES = ("sql", "html", "command", "url")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
 Reconcile = Callable[[str, Mapping[str, Any], ToolContext], Awaitable["Probe"]]
 
 
@@ -89,7 +89,7 @@ def tool(
     ValueError if these disagree with the function, InvalidInput if a schema is none.
     """
     declared = None if effect is None else Effect(effect)
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no tool name: expected words joined by dots, such as mail.send")
     if timeout is not None and not timeout > 0:
         raise ValueError(f"the timeout of {name} is {timeout!r}: expected seconds above 0")

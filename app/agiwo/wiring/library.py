@@ -70,7 +70,13 @@ class Agiwo:
     async def __aenter__(self) -> Self:
         settings, clock = self._settings, SystemClock()
         log = Log(level=settings.log_level, secrets=hidden_texts(settings))
-        registry = toolbox(self._modules, lambda problem: log.line("warning", problem.message, clock.now()), self._tools)
+        registry = toolbox(
+            self._modules,
+            lambda problem: log.line("warning", problem.message, clock.now()),
+            self._tools,
+            declared=settings.tools_dir,
+            commands=settings.commands_allowed,
+        )
         await asyncio.to_thread(upgrade, self._url)
         world = await asyncio.to_thread(build_world, settings, registry, clock)
         key = settings.secret_key.get_secret_value() if settings.secret_key is not None else secrets.token_urlsafe(48)

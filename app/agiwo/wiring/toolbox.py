@@ -1,4 +1,4 @@
-"""The tools of one service: the built-in ones, those of installed packages, and those of modules that an operator names.
+"""The tools of one service: built in, of installed packages, of modules that an operator names, and declared in YAML.
 
 It registers; it calls none and judges no definition.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 from agiwo.errors import Conflict, InvalidInput, Problem
 from agiwo.tools.builtin import standard_registry
+from agiwo.tools.declared import declared_tools
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.tool import Tool
 
@@ -26,13 +27,22 @@ class ToolsRefused(InvalidInput):
     code = "tools_refused"
 
 
-def toolbox(modules: Sequence[str] = (), warn: Callable[[Problem], None] | None = None, more: Iterable[Tool] = ()) -> ToolRegistry:
-    """A registry of all tools: built in, of the entry points `agiwo.tools`, of `modules` (a dotted name or a path to a .py file), `more`.
+def toolbox(
+    modules: Sequence[str] = (),
+    warn: Callable[[Problem], None] | None = None,
+    more: Iterable[Tool] = (),
+    *,
+    declared: Path | None = None,
+    commands: Collection[str] | None = (),
+) -> ToolRegistry:
+    """A registry of all tools: built in, of the entry points `agiwo.tools`, of `modules` (a dotted name or a path to a .py file), `more`,
+    and those of the file or folder `declared`, whose commands have to be named in `commands` (None: all of them, where nothing is run).
 
-    `warn` hears what their authors should see once. Raises ToolsRefused for what cannot be imported, holds no tool, or has a taken name.
+    `warn` hears what their authors should see once. Raises ToolsRefused for what cannot be imported, holds no tool, has a taken name, or
+    is declared with mistakes: a line for each, with file, line and column.
     """
     registry = standard_registry()
-    for origin, tools in _sources(modules, more):
+    for origin, tools in (*_sources(modules, more), *_declared(declared, commands, warn)):
         for tool in tools:
             try:
                 warnings = registry.register(tool)
@@ -42,6 +52,31 @@ def toolbox(modules: Sequence[str] = (), warn: Callable[[Problem], None] | None 
                 for warning in warnings:
                     warn(warning)
     return registry
+
+
+def _declared(
+    path: Path | None, commands: Collection[str] | None, warn: Callable[[Problem], None] | None
+) -> Iterator[tuple[str, list[Tool]]]:
+    if path is None:
+        return
+    try:
+        found = declared_tools(path, commands)
+    except OSError as exc:
+        raise ToolsRefused(f"the declared tools {path} cannot be read: {exc.strerror}") from None
+    lines = [f"{_place(file, problem)}: {problem.severity}: {problem.message}" for file, problem in found.problems]
+    if found.broken:
+        raise ToolsRefused("\n".join(["the declared tools cannot be used:", *lines]))
+    off = [f"the command {name} is off: name it in `commands_allowed` to have it run" for name in found.off]
+    if warn is not None:
+        for code, told in (("declared_tool", lines), ("command_off", off)):
+            for line in told:
+                warn(Problem(code, line, severity="warning"))
+    for place, tool in found.tools:
+        yield place, [tool]
+
+
+def _place(file: Path, problem: Problem) -> str:
+    return f"{file}:{problem.line}:{problem.column}" if problem.line is not None else f"{file}{problem.pointer and ': ' + problem.pointer}"
 
 
 def _sources(modules: Sequence[str], more: Iterable[Tool]) -> Iterator[tuple[str, Sequence[Tool]]]:
