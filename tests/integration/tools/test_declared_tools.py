@@ -351,3 +351,39 @@ async def test_endless_output_is_ended_and_no_descriptor_is_left(shell: Desk) ->
         assert caught.value.type == "PayloadTooLarge"
         left.append(len(os.listdir("/proc/self/fd")))
     assert left[0] == left[-1]
+
+
+# Operations of an OpenAPI document
+
+
+async def test_operation_is_called_as_its_document_says_with_the_operators_credentials(web: Web, desk: Desk) -> None:
+    item = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    parameters = [
+        {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
+        {"name": "tag", "in": "query", "schema": {"type": "array", "items": {"type": "string"}}},
+        {"name": "X-Many", "in": "header", "schema": {"type": "array", "items": {"type": "integer"}}},
+    ]
+    operation = {
+        "operationId": "change",
+        "parameters": parameters,
+        "requestBody": {"content": {"application/json": {"schema": {}}}},
+        "responses": {"200": {"content": {"application/json": {"schema": item}}}},
+    }
+    document = {"openapi": "3.1.0", "paths": {"/a{{ secrets.TOKEN }}/{id}": {"put": operation}}}
+    spec = {"document": document, "prefix": "things", "auth": {"connection": "crm"}, "errors": {"404": {"type": "Gone"}}}
+    (desk.folder / "tools.yaml").write_text(json.dumps({"openapi": spec}))
+    ((_, problem),) = declared_tools(desk.folder).problems
+    assert "its path has" in problem.message
+    document["paths"] = {"/a/{id}": {"put": operation}}
+    text = json.dumps({"openapi": spec})
+    web.says["/api/a/x%2Fy"] = answer(200, '{"name": "n"}')
+    assert await desk.call(text, id="x/y", tag=["1", "2"], **{"X-Many": [1, 2]}, body="{{ 7*7 }}") == {"name": "n"}
+    (asked,) = web.asked
+    assert (asked.method, asked.target, asked.body) == ("PUT", "/api/a/x%2Fy?tag=1&tag=2", b'"{{ 7*7 }}"')
+    assert asked.headers["x-many"] == "1,2" and asked.headers["content-type"] == "application/json"
+    assert asked.headers["authorization"] == "Bearer t0ken-hush" and asked.headers["idempotency-key"] == "key-1"
+    web.says["/api/a/x%2Fy"] = answer(200, '{"nom": "n"}')
+    for id, type in (("x/y", "ValidationError"), ("z", "Gone"), ("..", "PermissionDenied"), ("", "PermissionDenied")):
+        with pytest.raises(StepError) as caught:
+            await desk.call(text, id=id)
+        assert caught.value.type == type
