@@ -12,6 +12,7 @@ from agiwo.machine.reports import Failed
 from kit.machine import Drive, World, all_well, compiled
 
 _TYPED = re.compile(r"\btype: (tool_call|llm_task|wait|approval|set|branch|end|fail)\b")
+_TOOL = re.compile(r"(^|, )tool:")
 HEAD = 'id: w\nversion: "1"\n'
 
 
@@ -21,7 +22,7 @@ def flow(*lines: str, head: str = "", world: World = all_well, input: Any = None
     for line in lines:
         if _TYPED.search(line) is None:
             line += ", type: tool_call"
-        if "type: tool_call" in line and "tool:" not in line:
+        if "type: tool_call" in line and _TOOL.search(line) is None:
             line += ", tool: t.pure"
         out.append(f"  - {{{line}}}")
     return Drive(compiled(HEAD + "\n".join(out) + "\n"), world, input=input, context=context or {})

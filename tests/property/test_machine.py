@@ -16,7 +16,15 @@ from agiwo.machine.reports import Failed, NotBegun, Outcome, Stopped, Succeeded
 from agiwo.machine.state import InstanceStatus, StepStatus
 from kit.machine import CONTRACTS, Drive
 
-FAILURES = ["NetworkError", "Timeout", "ToolError", "RateLimited", "PermissionDenied"]
+FAILURES = ["NetworkError", "Timeout", "ToolError", "RateLimited", "PermissionDenied", "CircuitOpen"]
+FALLBACKS = [
+    {"value": 1},
+    {"value": "{{ error.message }}"},
+    {"tool": "t.read"},
+    {"tool": "t.write", "parameters": {"why": "{{ error.type }}"}},
+    {"tool": "t.probed", "parameters": {"x": "{{ input.nothing }}"}},
+    {"last_good": "1h"},
+]
 
 
 @st.composite
@@ -81,6 +89,7 @@ def _step(id: str) -> st.SearchStrategy[dict[str, Any]]:
             "when": st.sampled_from(["true", "{{ input.flag }}", "{{ not input.flag }}"]),
             "requires_approval": st.just(True),
             "total_timeout": st.sampled_from([3, 60]),
+            "fallback": st.sampled_from(FALLBACKS),
         },
     )
     other = st.sampled_from(
@@ -121,7 +130,9 @@ class Seeded:
         n = self.numbers[hash_of(path, attempt) % len(self.numbers)]
         if self.calm or n % 3:
             return Succeeded({"path": path})
-        return Failed(Failure(FAILURES[n % len(FAILURES)], f"{path} {attempt}", not_done=n % 7 == 0))
+        type = FAILURES[n % len(FAILURES)]
+        not_done = n % 7 == 0 or type == "CircuitOpen"
+        return Failed(Failure(type, f"{path} {attempt}", not_done=not_done, retry_after=n % 9 if type == "CircuitOpen" else None))
 
 
 def hash_of(path: str, attempt: int) -> int:
@@ -262,3 +273,18 @@ def test_a_cancel_ends_every_instance_and_starts_nothing_new_but_handlers(
     new = {path for path in drive.called() if path not in before}
     aside = {s.id for s in workflow.body if s.set_aside} | handlers
     assert {path.partition("~")[0] for path in new} <= (aside if workflow.finally_ else set())
+
+
+@given(documents(), worlds, numbers)
+def test_a_fallback_is_taken_once_and_what_it_gives_is_marked(document: dict[str, Any], world: Seeded, choices: list[int]) -> None:
+    note(yaml.safe_dump(document, sort_keys=False))
+    drive = Drive(built(document), world, input={"flag": True}).to_end(choices)
+    for path, run in drive.instance.runs.items():
+        taken = [r for r in drive.history if r.type == "step.fallback" and r.path == path]
+        assert len(taken) == (run.fallback is not None) <= 1
+        if run.status is StepStatus.SUCCESS:
+            assert ("degraded" in run.marks) is (run.fallback is not None)
+        if taken:
+            assert all((r.data or {})["error"]["type"] != "UnknownOutcome" for r in taken)
+            keys = {call.idempotency_key for call in drive.calls if call.path == path}
+            assert len(keys) <= 2

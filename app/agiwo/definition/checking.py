@@ -73,10 +73,18 @@ def _with_parameters(steps: Sequence[Any], document: JSON) -> list[Any]:
     if not isinstance(written, list):
         return list(steps)
     return [
-        {**step, "parameters": whole["parameters"]} if isinstance(step, dict) and "parameters" in step else step
+        _as_in(step, whole) if isinstance(step, dict) else step
         # What could not be used keeps its place among the sound steps, so that they pair with what was written.
         for step, whole in zip(steps, written, strict=True)
     ]
+
+
+def _as_in(step: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """A sound step, or fallback, with the parameters that stand in the document."""
+    out = {**step, "parameters": whole["parameters"]} if "parameters" in step else dict(step)
+    if isinstance(step.get("fallback"), dict):
+        out["fallback"] = _as_in(step["fallback"], whole["fallback"])
+    return out
 
 
 def compile_workflow(document: JSON, contracts: Mapping[str, ToolContract], *, models: Collection[str] | None = None) -> Workflow:

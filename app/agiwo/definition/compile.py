@@ -6,7 +6,7 @@ Goes on after a fault, so that one pass finds them all; what the parts mean toge
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agiwo.definition.compiled import (
@@ -24,6 +24,7 @@ from agiwo.definition.compiled import (
     Workflow,
 )
 from agiwo.definition.contract import Effect, ToolContract
+from agiwo.definition.fallbacks import compile_fallback
 from agiwo.definition.outline import Link, Outline, has_gate, outline
 from agiwo.definition.reading import Reading, read
 from agiwo.definition.report import Path, Report
@@ -140,7 +141,7 @@ class _StepCompiler:
         contract = self.contracts.get(tool) if tool is not None else None
         effect = self._effect(contract)
         gate = self._gate()
-        return Step(
+        step = Step(
             id=self.made.ids[index],
             index=index,
             kind=self.kind,
@@ -177,6 +178,11 @@ class _StepCompiler:
             end_status=source.get("status", "SUCCESS"),
             fail_error=self._value("error", START),
         )
+        if self.kind not in CALLS or "fallback" not in source:
+            return step
+        timeout = float(self.defaults.get("timeout", TOOL_TIMEOUT))
+        made = compile_fallback(step, source["fallback"], self.contracts, self.texts, self.report, self._at("fallback"), timeout)
+        return replace(step, fallback=made)
 
     # Data
 

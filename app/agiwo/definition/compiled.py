@@ -121,13 +121,35 @@ class Gate:
     on_reject: Target | None = None
 
 
+class FallbackKind(StrEnum):
+    """What is taken instead of a call that failed for good."""
+
+    VALUE = "value"  # a value made from what is there, and from the error
+    TOOL = "tool"  # the result of another call
+    LAST_GOOD = "last_good"  # an earlier result of the same tool with the same arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """What follows when a call's tries are used up or its circuit is open.
+
+    `step` is the step as it is carried out from then on: the same in what follows and what it leaves, another in what it calls, without a
+    fallback of its own.
+    """
+
+    kind: FallbackKind
+    step: Step
+    value: ValueTemplate | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One vertex of the graph.
 
     `index` is its number in its list, `arguments` what is rendered and frozen for a call (for a model step: `system_prompt` and
     `task_prompt`), `timeout` the seconds of one attempt, `total_timeout` from first start to final,
-    `max_iterations` how often jumps may run it.
+    `max_iterations` how often jumps may run it. `recall` says that instead of a call the last good result is handed on, if it is not older
+    than so many seconds.
     `definition` is the step as it was written, for digests and for showing.
     """
 
@@ -162,6 +184,8 @@ class Step:
     retry: Retry = field(default_factory=lambda: Retry(1, 0.0))
     gate: Gate | None = None
     max_iterations: int = 100
+    fallback: Fallback | None = None
+    recall: float | None = None
     # what it leaves
     output: ValueTemplate | None = None
     writes: tuple[tuple[str, ValueTemplate], ...] = ()

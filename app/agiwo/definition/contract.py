@@ -25,13 +25,29 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Breaker:
+    """When calls to something that fails are no longer made: after `failures` in a row, for `open_for` seconds; then one call probes it.
+
+    Each value of the first parameter in `key` that a call has is a circuit of its own (of a URL its host counts); without `key` the tool
+    has one.
+    """
+
+    failures: int = 5
+    open_for: float = 30.0
+    key: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"failures": self.failures, "open_for": self.open_for, "key": list(self.key)}
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContract:
     """Name, schemas and promises of a tool.
 
     `parameters` and `result` are JSON Schemas (2020-12) of objects and of the result; `uses` says of a parameter (by name) that its text is
     `sql`, `html`, `command` or `url`; `timeout` is the default seconds of one attempt; `reconcile` whether the tool can be asked if an
-    earlier call was done. `effect_of` is pure and says for parameters as a definition writes them, templates and all, what such a call
-    does; `effect` is then what it does at worst.
+    earlier call was done; `breaker` is None for a tool whose calls no circuit breaker watches. `effect_of` is pure and says for parameters
+    as a definition writes them, templates and all, what such a call does; `effect` is then what it does at worst.
     """
 
     name: str
@@ -43,6 +59,7 @@ class ToolContract:
     timeout: float | None = None
     uses: Mapping[str, str] = field(default_factory=dict)
     reconcile: bool = False
+    breaker: Breaker | None = Breaker()
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = field(default=None, compare=False, repr=False)
 
     def effect_with(self, parameters: object) -> Effect:
@@ -59,6 +76,7 @@ class ToolContract:
             "timeout": self.timeout,
             "uses": dict(self.uses),
             "reconcile": self.reconcile,
+            "breaker": None if self.breaker is None else self.breaker.to_json(),
         }
 
     @property

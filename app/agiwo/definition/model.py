@@ -64,6 +64,7 @@ retry_policy = Record("a retry policy", {
     "give_up_on": error_names,
     "when": expression,
 })  # fmt: skip
+parameters: Check = ByKind("an object, or one template", {"object": anything, "string": anything})
 requires_approval: Check = ByKind("true, false or an expression", {"boolean": flag, "string": expression})
 approval = Record(
     "an approval",
@@ -83,6 +84,13 @@ approval = Record(
     },
     later=("actions", "remind", "escalate_to"),
 )
+fallback = Record("a fallback", {
+    "value": anything,
+    "tool": name,
+    "parameters": parameters,
+    "timeout": Duration(),
+    "last_good": Duration(),
+})  # fmt: skip
 store = Record("store", {"payloads": Words(("full",), ("metadata", "encrypted"))}, later=("retention",))
 llm: Check = ByKind("the name of a model profile, or an object", {
     "string": name,
@@ -128,14 +136,14 @@ LEADS_ON: dict[str, Check] = {
     "writes": Named(anything),
     "output_schema": schema,
 }  # fmt: skip
-CALLS: dict[str, Check] = {"timeout": Duration(), "total_timeout": Duration(), "retry_policy": retry_policy}
+CALLS: dict[str, Check] = {"timeout": Duration(), "total_timeout": Duration(), "retry_policy": retry_policy, "fallback": fallback}
 FAILS = {key: LEADS_ON[key] for key in ("on_failure", "on_timeout", "on_reject", "requires_approval", "approval", "writes")}
 LATER_KEYS = (
-    "compensation", "compensate_on", "fallback", "concurrency", "cache", "queue_timeout", "heartbeat", "cancel_rest", "isolation",
+    "compensation", "compensate_on", "concurrency", "cache", "queue_timeout", "heartbeat", "cancel_rest", "isolation",
 )  # fmt: skip
 
 OWN: dict[Kind, dict[str, Check]] = {
-    Kind.TOOL_CALL: {"tool": name, "parameters": ByKind("an object, or one template", {"object": anything, "string": anything})},
+    Kind.TOOL_CALL: {"tool": name, "parameters": parameters},
     Kind.LLM_TASK: {
         "task_prompt": Text(longest=200_000),
         "system_prompt": Text(longest=200_000),

@@ -25,13 +25,24 @@ def as_written(document: JSON, contracts: Mapping[str, ToolContract], report: Re
 
 
 def _step(step: JSON, at: Path, contracts: Mapping[str, ToolContract], report: Report) -> JSON:
-    if not isinstance(step, dict) or not isinstance(step.get("parameters"), dict) or not isinstance(step.get("tool"), str):
+    if not isinstance(step, dict):
         return step
-    contract = contracts.get(step["tool"])
+    made = _call(step, at, contracts, report)
+    if isinstance(fallback := step.get("fallback"), dict):
+        written = _call(fallback, (*at, "fallback"), contracts, report)
+        made = made if written is fallback else {**made, "fallback": written}
+    return made
+
+
+def _call(call: dict[str, Any], at: Path, contracts: Mapping[str, ToolContract], report: Report) -> dict[str, Any]:
+    """A step or a fallback with its parameters as they were written."""
+    if not isinstance(call.get("parameters"), dict) or not isinstance(call.get("tool"), str):
+        return call
+    contract = contracts.get(call["tool"])
     if contract is None:
-        return step
-    parameters = _value(step["parameters"], contract.parameters, (*at, "parameters"), report)
-    return step if parameters is step["parameters"] else {**step, "parameters": parameters}
+        return call
+    parameters = _value(call["parameters"], contract.parameters, (*at, "parameters"), report)
+    return call if parameters is call["parameters"] else {**call, "parameters": parameters}
 
 
 def _value(value: JSON, schema: Any, at: Path, report: Report) -> JSON:

@@ -14,19 +14,12 @@ from agiwo.definition.compiled import Workflow
 from agiwo.ids import derived_uuid
 from agiwo.machine.commands import CloseApproval, Command, OpenApproval
 from agiwo.machine.reports import Begin
-from agiwo.machine.state import Instance, InstanceStatus, StepStatus
+from agiwo.machine.state import Instance, InstanceStatus
+from agiwo.machine.view import wait_kind
 from agiwo.ports.store import ApprovalClose, ApprovalRow, Claimed, NewInstance, OutboxRow, Verdict, Write, WriteKind
 from agiwo.values import decode, encode
 
 NOTICE = "notice"
-
-_WAITS = {
-    StepStatus.WAITING_FOR_APPROVAL: "approval",
-    StepStatus.UNKNOWN: "outcome",
-    StepStatus.WAITING: "timer",
-    StepStatus.RETRYING: "retry",
-    StepStatus.QUEUED: "room",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +101,7 @@ def _notices(instance: Instance, command: OpenApproval) -> Iterable[OutboxRow]:
 
 def waiting_for(instance: Instance) -> str | None:
     """What the instance waits for, as a listing shows it: `approval of send`, `timer of pause, outcome of pay`."""
-    waits = [f"{what} of {run.path}" for run in instance.live_runs() if (what := _WAITS.get(run.status)) is not None]
+    waits = [f"{what} of {run.path}" for run in instance.live_runs() if (what := wait_kind(run)) is not None]
     return ", ".join(waits[:3]) + (f" and {len(waits) - 3} more" if len(waits) > 3 else "") or None
 
 

@@ -13,11 +13,11 @@ from immutables import Map
 
 from agiwo.definition.compiled import Step
 from agiwo.errors import Failure, StepError, TemplateError, ValueRefused, is_a
-from agiwo.ids import idempotency_key
 from agiwo.machine.commands import Decision, StartProbe, StopAttempt
 from agiwo.machine.ending import TOTAL_TIMEOUT, begin_end, bring_to_rest, cancelled, resting
 from agiwo.machine.flow import advance
-from agiwo.machine.gates import ask, decide_gate, expire, is_asked
+from agiwo.machine.gates import decide_gate, expire
+from agiwo.machine.outcome import circuit_is_open, give_up, produce
 from agiwo.machine.reducers import initial
 from agiwo.machine.reports import (
     ApprovalDecided,
@@ -35,8 +35,8 @@ from agiwo.machine.reports import (
     TimerDue,
 )
 from agiwo.machine.retry import delay_before_next
-from agiwo.machine.settle import fail, failure_target, output_misfit, plain, succeed
-from agiwo.machine.start import approved, start_attempt
+from agiwo.machine.settle import fail, failure_target, plain, succeed
+from agiwo.machine.start import approved, called_with, start_attempt
 from agiwo.machine.state import Instance, InstanceStatus, Phase, Run, StepStatus
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
@@ -66,7 +66,7 @@ def _current(work: Work, path: str, attempt: int, status: StepStatus) -> tuple[R
     run = work.instance.runs.get(path)
     if run is None or run.attempt != attempt or run.status is not status:
         return None
-    return run, work.step(run.step)
+    return run, work.step_of(run)
 
 
 # ---------------------------------------------------------------- begin
@@ -134,32 +134,6 @@ def _attempt_ended(work: Work, report: AttemptEnded) -> None:
         _failed(work, run, step, outcome)
 
 
-def produce(work: Work, run: Run, step: Step, result: Any, *, model: Any = None, calls: Any = None, by: str | None = None) -> None:
-    """A call has given its result: check it, put it before a person if the step says so, else settle the step."""
-    try:
-        check(result)
-    except ValueRefused as exc:
-        fail(work, run, step, Failure("ValidationError", f"the result cannot be stored: {exc} (at {exc.pointer or '/'})"), calls=calls)
-        return
-    if (misfit := output_misfit(step, result)) is not None:
-        fail(work, run, step, misfit, calls=calls, evidence={"result": result})
-        return
-    gate = step.gate
-    try:
-        if gate is not None and not resting(work, run) and is_asked(work, run, step, "after", result=result):
-            held: dict[str, Any] = {"held": result}
-            if model is not None:
-                held["model"] = model
-            if calls is not None:
-                held["calls"] = calls
-            ask(work, run, step, gate, result, held)
-            return
-    except TemplateError as exc:
-        fail(work, run, step, exc.failure(), calls=calls)
-        return
-    succeed(work, run, step, result, model=model, calls=calls, by=by)
-
-
 def _failed(work: Work, run: Run, step: Step, outcome: Failed) -> None:
     failure = outcome.failure
     if run.stopping not in (None, TOTAL_TIMEOUT):
@@ -169,9 +143,11 @@ def _failed(work: Work, run: Run, step: Step, outcome: Failed) -> None:
         _unknown(work, run, step, failure, calls=outcome.calls)
         return
     if run.stopping == TOTAL_TIMEOUT:
-        fail(work, run, step, _total_timeout(step, failure), calls=outcome.calls)
-        return
-    _again_or_fail(work, run, step, failure, calls=outcome.calls)
+        give_up(work, run, step, _total_timeout(step, failure), calls=outcome.calls, late=True)
+    elif is_a(failure.type, "CircuitOpen"):
+        circuit_is_open(work, run, step, failure)
+    else:
+        _again_or_fail(work, run, step, failure, calls=outcome.calls)
 
 
 def _again_or_fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = None) -> None:
@@ -179,13 +155,13 @@ def _again_or_fail(work: Work, run: Run, step: Step, failure: Failure, *, calls:
     if not resting(work, run):
         delay = delay_before_next(work.instance, run, step, failure, work.draw)
     if delay is None:
-        fail(work, run, step, failure, calls=calls)
+        give_up(work, run, step, failure, calls=calls)
         return
     due = work.at + delay
     total = work.instance.timers.get((run.path, "total"))
     if total is not None and due >= total:
         late = f"{failure.message} (the next try in {delay:g} s would come after total_timeout)"
-        fail(work, run, step, replace(failure, message=late), calls=calls)
+        give_up(work, run, step, replace(failure, message=late), calls=calls)
         return
     data: dict[str, Any] = {"error": failure.to_json(), "delay": delay, "timers": {"retry": due}}
     if calls is not None:
@@ -199,7 +175,7 @@ def _stopped(work: Work, run: Run, step: Step) -> None:
         if _is_unknown(step, failure):
             _unknown(work, run, step, failure)
         else:
-            fail(work, run, step, _total_timeout(step, failure))
+            give_up(work, run, step, _total_timeout(step, failure), late=True)
         return
     cancelled(work, run, step.effect)
 
@@ -207,7 +183,7 @@ def _stopped(work: Work, run: Run, step: Step) -> None:
 def _not_begun(work: Work, run: Run, step: Step) -> None:
     """Nothing was sent, so even an unsafe call is simply made by the next node; it counts as no try."""
     if run.stopping == TOTAL_TIMEOUT:
-        fail(work, run, step, _total_timeout(step, Failure("NodeLost", "the call was not made", not_done=True)))
+        give_up(work, run, step, _total_timeout(step, Failure("NodeLost", "the call was not made", not_done=True)), late=True)
     elif resting(work, run):
         work.emit("step.cancelled", run.path, {"reason": run.stopping or "not begun, and the instance is ending"}, attempt=run.attempt)
     else:
@@ -250,15 +226,15 @@ def _leads_on(work: Work, run: Run, step: Step) -> bool:
 
 
 def _order_probe(work: Work, run: Run, step: Step) -> None:
-    key = idempotency_key(work.instance.id, run.path)
-    work.order(StartProbe(run.path, step, run.iteration, run.attempt, run.arguments, run.secrets, key))
+    arguments, secrets, key = called_with(work, run)
+    work.order(StartProbe(run.path, step, run.iteration, run.attempt, arguments, secrets, key))
 
 
 def _attempt_lost(work: Work, report: AttemptLost) -> None:
     run = work.instance.runs.get(report.path)
     if run is None or run.attempt != report.attempt:
         return
-    step = work.step(run.step)
+    step = work.step_of(run)
     if run.status is StepStatus.UNKNOWN and run.probing:
         # The probe went with its node; ask again.
         work.emit("step.probing", run.path)
@@ -272,7 +248,7 @@ def _attempt_lost(work: Work, report: AttemptLost) -> None:
     elif not step.effect.safe_to_repeat:
         _unknown(work, run, step, lost)
     elif run.stopping == TOTAL_TIMEOUT:
-        fail(work, run, step, _total_timeout(step, lost))
+        give_up(work, run, step, _total_timeout(step, lost), late=True)
     elif run.deaths >= MAX_DEATHS:
         # Whatever kills a node each time is for a person to look at: done, not done and try again, or cancel.
         _unknown(work, run, step, Failure("NodeLost", f"{run.deaths + 1} nodes were lost during it, and it is not made again by itself"))
@@ -306,7 +282,7 @@ def _not_done(work: Work, run: Run, step: Step) -> None:
     if resting(work, run):
         work.emit("step.cancelled", run.path, {"reason": "not done, and the instance is ending"})
     elif run.stopping == TOTAL_TIMEOUT:
-        fail(work, run, step, _total_timeout(step, Failure("Timeout", "stopped, and not done")))
+        give_up(work, run, step, _total_timeout(step, Failure("Timeout", "stopped, and not done")), late=True)
     elif cause.get("type") == "NodeLost" and run.deaths < MAX_DEATHS:
         start_attempt(work, run, step, lost=True)
     else:
@@ -318,7 +294,7 @@ def _outcome_decided(work: Work, report: OutcomeDecided) -> None:
     run = work.instance.runs.get(report.path)
     if run is None or run.status is not StepStatus.UNKNOWN:
         return
-    step = work.step(run.step)
+    step = work.step_of(run)
     data = {"done": report.done, "reason": report.reason}
     work.emit("step.outcome_decided", run.path, data, by=report.by)
     run = work.run(run.path)
@@ -340,7 +316,7 @@ def _timer_due(work: Work, report: TimerDue) -> None:
             continue
         if path:
             run = work.run(path)
-            _TIMERS[kind](work, run, work.step(run.step))
+            _TIMERS[kind](work, run, work.step_of(run))
         elif kind == "workflow":
             _workflow_timeout(work)
         else:
@@ -364,9 +340,9 @@ def _probe_due(work: Work, run: Run, step: Step) -> None:
 
 
 def _total_due(work: Work, run: Run, step: Step) -> None:
-    if run.status is StepStatus.RETRYING:
+    if run.status in (StepStatus.RETRYING, StepStatus.QUEUED):
         last = Failure.from_json(run.error) if run.error else Failure("Timeout", "")
-        fail(work, run, step, _total_timeout(step, last))
+        give_up(work, run, step, _total_timeout(step, last), late=True)
     elif run.status is StepStatus.RUNNING and run.stopping is None:
         work.emit("step.stopping", run.path, {"reason": TOTAL_TIMEOUT}, attempt=run.attempt)
         work.order(StopAttempt(run.path, run.attempt, TOTAL_TIMEOUT))
@@ -374,6 +350,7 @@ def _total_due(work: Work, run: Run, step: Step) -> None:
 
 _TIMERS: dict[str, Callable[[Work, Run, Step], None]] = {
     "retry": _retry_due,
+    "circuit": _retry_due,
     "wait": _wait_due,
     "approval": expire,
     "probe": _probe_due,

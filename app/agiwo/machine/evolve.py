@@ -143,7 +143,7 @@ def _timers(
     timers: Map[tuple[str, str], float], path: str, status: StepStatus, changed: bool, given: Mapping[str, float] | None
 ) -> Map[tuple[str, str], float]:
     if timers and changed:
-        for kind in ("retry", "wait", "approval", "probe"):
+        for kind in ("retry", "circuit", "wait", "approval", "probe"):
             if (path, kind) in timers:
                 timers = timers.delete((path, kind))
         if status in CLOCK_STOPPED and (path, "total") in timers:
@@ -195,6 +195,15 @@ def _retrying(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
     return run._replace(error=data["error"], attempts=(*run.attempts, data["error"]), probing=False)
 
 
+def _queued(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return run._replace(reason=data["reason"], error=data["error"], tries=data["tries"], probing=False)
+
+
+def _fallback(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    error = data["error"]
+    return run._replace(fallback={**data["fallback"], "error": error}, error=error, attempts=(*run.attempts, error), tries=0, probing=False)
+
+
 def _unknown(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
     return run._replace(error=data["error"], probing=bool(data.get("probing")))
 
@@ -217,6 +226,7 @@ def _stopping(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 def _succeeded(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
     return run._replace(
+        marks=(*run.marks, "degraded") if data.get("degraded") else run.marks,
         ended_at=record.at,
         output=data.get("output"),
         has_output=True,
@@ -236,7 +246,7 @@ def _failed(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
         ended_at=record.at,
         held=None,
         error=data["error"],
-        attempts=(*run.attempts, data["error"]),
+        attempts=(*run.attempts, data.get("last", data["error"])),
         settled=Settled(data["settled"]),
         passes=data.get("passes", False),
         taken=data.get("taken"),
@@ -266,6 +276,8 @@ _CHANGES: Mapping[str, Callable[[Run, Record, Mapping[str, Any]], Run]] = {
     "step.approval_asked": _approval_asked,
     "step.approval_decided": _approval_decided,
     "step.retrying": _retrying,
+    "step.queued": _queued,
+    "step.fallback": _fallback,
     "step.unknown": _unknown,
     "step.probing": _probing,
     "step.probed": _probed,

@@ -95,7 +95,7 @@ def decide_gate(work: Work, report: ApprovalDecided) -> tuple[Run, Step] | None:
     run = next((r for r in work.instance.live_runs() if r.approval is not None and r.approval["id"] == report.approval), None)
     if run is None or run.status is not StepStatus.WAITING_FOR_APPROVAL or run.approval is None or run.approval["status"] != "pending":
         return None
-    step = work.step(run.step)
+    step = work.step_of(run)
     gate = step.gate
     if gate is None:
         return None

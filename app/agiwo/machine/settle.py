@@ -142,6 +142,8 @@ def _record_success(
         data["writes"] = writes
     if chosen is not None:
         data["route"] = chosen[0]
+    if run.fallback is not None:
+        data["degraded"] = run.fallback["kind"]
     work.emit("step.succeeded", run.path, data, attempt=run.attempt or None, by=by)
 
 
@@ -212,13 +214,23 @@ def after_skip(work: Work, run: Run, step: Step) -> None:
 
 # ---------------------------------------------------------------- failure
 
+#: Failures behind a taken fallback that are not its own: a call with an unknown outcome, and what people decided on a result.
+_NOT_OF_FALLBACK = ("UnknownOutcome", "ApprovalRejected", "ApprovalTimeout")
+
 
 def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = None, evidence: Any = None, unhandled: bool = False) -> None:
     """Settle `run` as failed for good, and go where its failure leads: a route, a join that allows it, or the end of the instance.
 
     `unhandled` leaves routes aside (a `fail` step, a step over its bound for the second time).
     """
+    last = None
+    if run.fallback is not None and failure.type not in _NOT_OF_FALLBACK:
+        # That the fallback failed too hides nothing: the error is the one that it was taken for.
+        last = {**failure.to_json(), "step": step.id, "path": run.path}
+        failure = Failure.from_json(run.fallback["error"])
     error = {**failure.to_json(), "step": step.id, "path": run.path}
+    if last is not None:
+        error["others"] = [last]
     if run.cause is not None and (before := work.instance.runs.get(run.cause)) is not None and before.error is not None:
         error["cause"] = {k: v for k, v in before.error.items() if k != "cause"}
     target = None
@@ -226,7 +238,7 @@ def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = Non
         target = failure_target(step, failure.type)
     settled, passes, taken = (Settled.FAILED, False, None) if unhandled else _taken(work, step, target)
     data: dict[str, Any] = {"error": error, "settled": str(settled), "passes": passes or None, "taken": taken}
-    data.update(calls=calls, evidence=evidence)
+    data.update(calls=calls, evidence=evidence, last=last)
     data = {name: value for name, value in data.items() if value is not None}
     work.emit("step.failed", run.path, data, attempt=run.attempt or None)
     if resting(work, run):
@@ -234,7 +246,7 @@ def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = Non
     if taken is None:
         _unhandled(work, run, error)
     elif taken == "continue":
-        _go_on(work, run, step, failure)
+        _go_on(work, run, step, error if last is None else last)
     elif target is not None and target.steps:
         follow(work, run, step, target, run.path)
 
@@ -287,10 +299,10 @@ def failure_target(step: Step, type: str) -> Target | None:
     return None
 
 
-def _go_on(work: Work, run: Run, step: Step, failure: Failure) -> None:
+def _go_on(work: Work, run: Run, step: Step, error: Mapping[str, Any]) -> None:
     """`continue`: as after success, though a route has no output to look at; where it was the route that failed, the path is complete."""
     if step.route is not None:
-        if failure.type == "NoMatchingCase":
+        if error["type"] == "NoMatchingCase":
             return
         try:
             _, target = choose(step.route, scope_of(work.instance, run))

@@ -166,18 +166,15 @@ def start_attempt(work: Work, run: Run, step: Step, frozen: Mapping[str, Any] | 
         data["timers"] = {"total": work.at + step.total_timeout}
     work.emit("step.started", run.path, data, attempt=attempt)
     run = work.run(run.path)
-    work.order(
-        StartAttempt(
-            path=run.path,
-            step=step,
-            iteration=run.iteration,
-            attempt=attempt,
-            arguments=run.arguments,
-            secrets=run.secrets,
-            timeout=step.timeout,
-            idempotency_key=idempotency_key(work.instance.id, run.path),
-        )
-    )
+    arguments, secrets, key = called_with(work, run)
+    work.order(StartAttempt(run.path, step, run.iteration, attempt, arguments, secrets, step.timeout, key))
+
+
+def called_with(work: Work, run: Run) -> tuple[Any, Any, str]:
+    """The arguments, the places of secrets and the idempotency key of what `run` calls: its own call, or that of its fallback."""
+    if run.fallback is None or "arguments" not in run.fallback:
+        return run.arguments, run.secrets, idempotency_key(work.instance.id, run.path)
+    return run.fallback["arguments"], run.fallback.get("secrets"), idempotency_key(work.instance.id, f"{run.path}#fallback")
 
 
 def _wait(work: Work, run: Run, step: Step, scope: Scope) -> None:

@@ -20,11 +20,15 @@ from agiwo.definition.compiled import Workflow
 NOTHING: Final[Map[Any, Any]] = Map()
 
 
+#: Why a step is QUEUED whose circuit is open.
+CIRCUIT_OPEN: Final = "circuit_open"
+
+
 class StepStatus(StrEnum):
     """The states of a step; who moves it on stands in `transitions.STEP`."""
 
     PENDING = "PENDING"  # not begun
-    QUEUED = "QUEUED"  # may begin, wants room
+    QUEUED = "QUEUED"  # wants room, or a circuit that lets it through; the reason says which
     RUNNING = "RUNNING"  # an attempt is under way
     RETRYING = "RETRYING"  # an attempt failed, the next has its time
     WAITING = "WAITING"  # for a timer
@@ -85,7 +89,8 @@ class Run(NamedTuple):
 
     `attempt` numbers every start of the call and fences its report; `tries` counts those that the retry policy counts, `deaths` those whose
     node died. `commit` is the place in the order in which results were committed. `cause` is the path of the run whose failure led here.
-    `taken` says what took its failure. Times are seconds since 1970.
+    `taken` says what took its failure. `fallback` is there once the step's fallback was taken: its `kind`, the `error` that led to it, and
+    what another tool is called with. Times are seconds since 1970.
     """
 
     step: int
@@ -120,6 +125,7 @@ class Run(NamedTuple):
     probing: bool = False
     marks: tuple[str, ...] = ()
     model: Any = None
+    fallback: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

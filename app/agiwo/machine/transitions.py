@@ -16,18 +16,23 @@ LIVE = frozenset({S.QUEUED, S.RUNNING, S.RETRYING, S.WAITING, S.WAITING_FOR_APPR
 
 #: record type -> (states that it may find, the state that it leaves; None: the same)
 STEP: Mapping[str, tuple[frozenset[S], S | None]] = {
-    "step.started": (frozenset({S.PENDING, S.RUNNING, S.RETRYING, S.WAITING_FOR_APPROVAL, S.UNKNOWN}), S.RUNNING),
+    "step.started": (frozenset({S.PENDING, S.QUEUED, S.RUNNING, S.RETRYING, S.WAITING_FOR_APPROVAL, S.UNKNOWN}), S.RUNNING),
+    "step.queued": (frozenset({S.RUNNING}), S.QUEUED),
     "step.waiting": (frozenset({S.PENDING, S.WAITING_FOR_APPROVAL}), S.WAITING),
-    "step.approval_asked": (frozenset({S.PENDING, S.RUNNING, S.UNKNOWN, S.WAITING_FOR_APPROVAL}), S.WAITING_FOR_APPROVAL),
+    "step.approval_asked": (
+        frozenset({S.PENDING, S.QUEUED, S.RUNNING, S.RETRYING, S.UNKNOWN, S.WAITING_FOR_APPROVAL}),
+        S.WAITING_FOR_APPROVAL,
+    ),
     "step.approval_decided": (frozenset({S.WAITING_FOR_APPROVAL}), None),
     "step.retrying": (frozenset({S.RUNNING, S.UNKNOWN}), S.RETRYING),
+    "step.fallback": (frozenset({S.QUEUED, S.RUNNING, S.RETRYING, S.UNKNOWN}), None),
     "step.unknown": (frozenset({S.RUNNING}), S.UNKNOWN),
     "step.probing": (frozenset({S.UNKNOWN}), None),
     "step.probed": (frozenset({S.UNKNOWN}), None),
     "step.outcome_decided": (frozenset({S.UNKNOWN}), None),
     "step.stopping": (frozenset({S.RUNNING}), None),
-    "step.succeeded": (frozenset({S.PENDING, S.RUNNING, S.WAITING, S.WAITING_FOR_APPROVAL, S.UNKNOWN}), S.SUCCESS),
-    "step.failed": (frozenset({S.PENDING, S.RUNNING, S.RETRYING, S.WAITING, S.WAITING_FOR_APPROVAL, S.UNKNOWN}), S.FAILED),
+    "step.succeeded": (LIVE | {S.PENDING}, S.SUCCESS),
+    "step.failed": (LIVE | {S.PENDING}, S.FAILED),
     "step.skipped": (frozenset({S.PENDING}), S.SKIPPED),
     "step.cancelled": (LIVE, S.CANCELLED),
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agiwo.clock import rfc3339
-from agiwo.machine.state import Instance, Run, StepStatus, run_path
+from agiwo.machine.state import CIRCUIT_OPEN, Instance, Run, StepStatus, run_path
 from agiwo.template import Absent
 
 #: What `steps.X` offers.
@@ -22,6 +22,23 @@ _WHY_NO_OUTPUT = {
     StepStatus.SKIPPED: "the step was skipped",
     StepStatus.CANCELLED: "the step was cancelled",
 }
+
+
+_WAITS = {
+    StepStatus.WAITING_FOR_APPROVAL: "approval",
+    StepStatus.UNKNOWN: "outcome",
+    StepStatus.WAITING: "timer",
+    StepStatus.RETRYING: "retry",
+}
+#: Everything that a run may wait for, in the order in which it is shown: people first.
+WAIT_KINDS = (*_WAITS.values(), "circuit", "room")
+
+
+def wait_kind(run: Run) -> str | None:
+    """What a run waits for, one of WAIT_KINDS; None for one that runs or has ended."""
+    if run.status is StepStatus.QUEUED:
+        return "circuit" if run.reason == CIRCUIT_OPEN else "room"
+    return _WAITS.get(run.status)
 
 
 @dataclass(frozen=True, slots=True)

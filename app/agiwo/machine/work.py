@@ -58,6 +58,11 @@ class Work:
     def step(self, index: int) -> Step:
         return self.instance.workflow.body.steps[index]
 
+    def step_of(self, run: Run) -> Step:
+        """The step that `run` carries out: once its fallback is taken, the step with that in the place of its call."""
+        step = self.step(run.step)
+        return step if run.fallback is None or step.fallback is None else step.fallback.step
+
     def run(self, path: str) -> Run:
         return self.instance.runs[path]
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from agiwo.clock import rfc3339
 from agiwo.definition.compiled import Kind, Step
 from agiwo.machine.state import Instance, InstanceStatus, Run, StepStatus
-from agiwo.machine.view import present_values
+from agiwo.machine.view import WAIT_KINDS, present_values, wait_kind
 from agiwo.ports.queries import Approval, InstanceRow, RejectedRow
 from agiwo.ports.records import VersionLine
 
@@ -101,25 +101,16 @@ def status_of(instance: Instance) -> str:
     """The status; an instance that runs is WAITING while everything live in it waits."""
     if instance.status is InstanceStatus.RUNNING:
         live = instance.live_runs()
-        if live and all(run.status in _WAITS for run in live):
+        if live and all(wait_kind(run) is not None for run in live):
             return str(InstanceStatus.WAITING)
     return str(instance.status)
 
 
-_WAITS = {
-    StepStatus.WAITING_FOR_APPROVAL: "approval",
-    StepStatus.UNKNOWN: "outcome",
-    StepStatus.WAITING: "timer",
-    StepStatus.RETRYING: "retry",
-    StepStatus.QUEUED: "room",
-}
-
-
 def waits(instance: Instance) -> list[dict[str, Any]]:
-    """What the instance waits for, people first: kind (approval, outcome, timer, retry, room), where, since when, until when."""
+    """What the instance waits for, people first: kind (one of WAIT_KINDS), where, since when, until when."""
     out = []
     for run in instance.live_runs():
-        kind = _WAITS.get(run.status)
+        kind = wait_kind(run)
         if kind is None:
             continue
         entry: dict[str, Any] = {"kind": kind, "step": run.id, "path": run.path}
@@ -132,8 +123,7 @@ def waits(instance: Instance) -> list[dict[str, Any]]:
         if due:
             entry["until"] = time_text(min(due))
         out.append(entry)
-    order = list(_WAITS.values())
-    return sorted(out, key=lambda entry: order.index(entry["kind"]))
+    return sorted(out, key=lambda entry: WAIT_KINDS.index(entry["kind"]))
 
 
 _TIMES = frozenset({"asked_at", "expires_at", "decided_at"})
@@ -170,6 +160,8 @@ def _particulars(run: Run) -> dict[str, Any]:
     out = {name: value for name in ("reason", "taken", "evidence", "cause", "model") if (value := getattr(run, name)) is not None}
     if run.marks:
         out["marks"] = list(run.marks)
+    if run.fallback is not None:
+        out["fallback"] = {name: value for name, value in run.fallback.items() if name in ("kind", "tool", "arguments", "error")}
     if run.approval is not None:
         out["approval"] = {key: time_text(value) if key in _TIMES else value for key, value in run.approval.items()}
     if run.status is StepStatus.WAITING_FOR_APPROVAL and run.held is not None:

@@ -11,13 +11,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agiwo.definition.contract import Effect, ToolContract
+from agiwo.definition.contract import Breaker, Effect, ToolContract
 from agiwo.errors import Problem
 from agiwo.schema import Schema
 from agiwo.tools.context import ToolContext
 from agiwo.tools.signature import parameters_schema, read
 
 USES = ("sql", "html", "command", "url")
+#: Seconds that a circuit stays open at most.
+MAX_OPEN = 86_400.0
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
 Reconcile = Callable[[str, Mapping[str, Any], ToolContext], Awaitable["Probe"]]
 
@@ -80,13 +82,16 @@ def tool(
     reconcile: Reconcile | None = None,
     keeps_off: bool = False,
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = None,
+    breaker: Mapping[str, Any] | bool | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function.
 
     `parameters` is a JSON Schema of an object, or short: a map from parameter to its schema; without it the type hints say it. `timeout` is
     the default of one attempt in seconds. `uses` says of a text parameter that it is `sql`, `html`, `command` or `url`. `effect` left out
-    means `write`; `effect_of` is pure and says for parameters as written in a definition what such a call does. Raises TypeError or
-    ValueError if these disagree with the function, InvalidInput if a schema is none.
+    means `write`; `effect_of` is pure and says for parameters as written in a definition what such a call does. `breaker` has any of
+    `failures` (in a row, 5), `open_for` (seconds, 30) and `key` (parameters, of which the first that a call has tells its circuits apart);
+    False for none, which is also what a pure tool has. Raises TypeError or ValueError if these disagree with the function, InvalidInput
+    if a schema is none.
     """
     declared = None if effect is None else Effect(effect)
     if not NAME.fullmatch(name):
@@ -100,6 +105,10 @@ def tool(
         for parameter, use in (uses or {}).items():
             if use not in USES or parameter not in schema.get("properties", {}):
                 raise ValueError(f"{name}: uses[{parameter!r}] = {use!r}; expected a parameter, and one of {', '.join(USES)}")
+        circuit = _breaker(name, breaker if breaker is not None else declared is not Effect.PURE)
+        for parameter in circuit.key if circuit is not None else ():
+            if parameter not in schema.get("properties", {}):
+                raise ValueError(f"{name}: the breaker's key {parameter!r} is no parameter")
         contract = ToolContract(
             name=name,
             description=description if description is not None else inspect.getdoc(function) or "",
@@ -111,6 +120,7 @@ def tool(
             uses=dict(uses or {}),
             reconcile=reconcile is not None,
             effect_of=effect_of,
+            breaker=circuit,
         )
         return Tool(
             contract=contract,
@@ -124,3 +134,15 @@ def tool(
         )
 
     return make
+
+
+def _breaker(name: str, given: Mapping[str, Any] | bool) -> Breaker | None:
+    if isinstance(given, bool):
+        return Breaker() if given else None
+    if unknown := sorted(given.keys() - {"failures", "open_for", "key"}):
+        raise ValueError(f"{name}: a breaker has no {unknown[0]!r}; expected failures, open_for, key")
+    key = given.get("key", ())
+    made = Breaker(given.get("failures", 5), float(given.get("open_for", 30.0)), (key,) if isinstance(key, str) else tuple(key))
+    if type(made.failures) is not int or made.failures < 1 or not 0 < made.open_for <= MAX_OPEN:
+        raise ValueError(f"{name}: expected a breaker with failures from 1, and open_for above 0 and up to {MAX_OPEN:g} seconds")
+    return made

@@ -25,6 +25,8 @@ DATA: dict[str, dict[str, Any]] = {
     "step.approval_asked": {"approval": {"id": "x", "number": 1, "status": "pending"}},
     "step.approval_decided": {"approval": {"status": "approved"}},
     "step.unknown": {"error": {"type": "UnknownOutcome", "message": ""}},
+    "step.queued": {"reason": "x", "tries": 0, "error": {"type": "CircuitOpen", "message": ""}},
+    "step.fallback": {"fallback": {"kind": "value"}, "error": {"type": "ToolError", "message": ""}},
     "step.stopping": {"reason": "x"},
     "step.succeeded": {"output": 1, "commit": 1},
     "step.failed": {"error": {"type": "ToolError", "message": ""}, "settled": "failed"},

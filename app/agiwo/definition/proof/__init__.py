@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from agiwo.definition.compile import Draft
 from agiwo.definition.contract import ToolContract
 from agiwo.definition.proof.calls import prove_calls
+from agiwo.definition.proof.fallbacks import prove_fallbacks
 from agiwo.definition.proof.liveness import prove_liveness
 from agiwo.definition.proof.reads import prove_reads
 from agiwo.definition.proof.structure import prove_structure
@@ -30,4 +31,5 @@ def prove(
     prove_structure(ways, report)
     prove_liveness(ways, report)
     prove_calls(ways, contracts, models, report)
+    prove_fallbacks(ways, contracts, report)
     prove_reads(ways, report, secrets)

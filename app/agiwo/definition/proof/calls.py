@@ -25,16 +25,9 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
     for step in ways.steps:
         source, at = ways.made.steps[step.index], ways.made.place(step.index)
         if step.tool is not None and step.contract is None:
-            report.error(
-                "unknown_tool",
-                f"there is no tool `{step.tool[:80]}`",
-                (*at, "tool"),
-                found=step.tool[:80],
-                expected="one of " + ", ".join(sorted(contracts)[:30]),
-                nearest=report.nearest(step.tool, contracts),
-            )
+            unknown_tool(step.tool, contracts, (*at, "tool"), report)
         if step.contract is not None:
-            _tool(step, step.contract, source, at, report)
+            prove_tool(step.contract, source, at, report)
         if step.kind is Kind.LLM_TASK and models is not None and step.llm["profile"] not in models:
             profile = str(step.llm["profile"])
             where = (*at, "llm") if isinstance(source.get("llm"), str) else (*at, "llm", "profile") if "llm" in source else at
@@ -72,7 +65,20 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
 # Tools
 
 
-def _tool(step: Step, contract: ToolContract, source: Mapping[str, Any], at: Path, report: Report) -> None:
+def unknown_tool(name: str, contracts: Mapping[str, ToolContract], at: Path, report: Report) -> None:
+    """Say that nobody has registered this tool."""
+    report.error(
+        "unknown_tool",
+        f"there is no tool `{name[:80]}`",
+        at,
+        found=name[:80],
+        expected="one of " + ", ".join(sorted(contracts)[:30]),
+        nearest=report.nearest(name, contracts),
+    )
+
+
+def prove_tool(contract: ToolContract, source: Mapping[str, Any], at: Path, report: Report) -> None:
+    """Look at one call as it is written: `source` has its `tool` and `parameters` and stands at `at`."""
     if not contract.effect_declared:
         report.warning(
             "undeclared_effect", f"`{contract.name}` does not say what it does to the world; it counts as a write", (*at, "tool")
@@ -107,7 +113,7 @@ def _parameters(contract: ToolContract, given: Mapping[str, JSON], at: Path, ste
 
 def _constant(contract: ToolContract, part: Any, value: JSON, at: Path, report: Report) -> None:
     """Check what is known of one parameter: a constant whole, of an object or list its constant members."""
-    if _has_template(value):
+    if has_template(value):
         return
     definitions = {key: contract.parameters[key] for key in ("$defs", "definitions") if key in contract.parameters}
     schema = Schema.compile({**part, **definitions} if isinstance(part, Mapping) and definitions else part)
@@ -123,12 +129,13 @@ def _constant(contract: ToolContract, part: Any, value: JSON, at: Path, report: 
         )
 
 
-def _has_template(value: JSON) -> bool:
+def has_template(value: JSON) -> bool:
+    """Whether something in the value is known only when it is rendered."""
     if isinstance(value, str):
         return is_template(value)
     if isinstance(value, dict):
-        return any(_has_template(part) for part in value.values())
-    return isinstance(value, list) and any(_has_template(part) for part in value)
+        return any(has_template(part) for part in value.values())
+    return isinstance(value, list) and any(has_template(part) for part in value)
 
 
 # Retries, waits, conditions
@@ -154,12 +161,12 @@ def _wait(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> No
         return
     if ("duration" in source) == ("until" in source):
         report.error("wrong_form", "a wait has either `duration` or `until`", (*at, "type"), expected="duration or until")
-    if "duration" in source and not _has_template(source["duration"]):
+    if "duration" in source and not has_template(source["duration"]):
         try:
             seconds(source["duration"])
         except ValueError as exc:
             report.error("wrong_duration", f"{exc}, found {shown(source['duration'])}", (*at, "duration"), found=shown(source["duration"]))
-    if "until" in source and not _has_template(source["until"]):
+    if "until" in source and not has_template(source["until"]):
         try:
             moment(source["until"])
         except ValueError:
@@ -205,7 +212,7 @@ def _own_clocks(step: Step, source: Mapping[str, Any]) -> Iterator[tuple[tuple[s
     if gate is not None:
         yield (("approval", "timeout") if "timeout" in source.get("approval", {}) else ("id",)), gate.timeout
     duration = source.get("duration")
-    if duration is not None and not _has_template(duration):
+    if duration is not None and not has_template(duration):
         try:
             yield ("duration",), seconds(duration)
         except ValueError:

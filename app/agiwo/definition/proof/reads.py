@@ -78,7 +78,8 @@ class _Reads:
         elif read.guarded:
             return
         elif read.root == "error":
-            if (use.step is None or not self.after_error >> use.step & 1) and "retry_policy" not in use.at:
+            own = "retry_policy" in use.at or use.at[2:3] == ("fallback",)
+            if (use.step is None or not self.after_error >> use.step & 1) and not own:
                 why = "there is an `error` only behind failure routes and in handlers"
                 self._error("not_there", use, read, why, "a step that a failure leads to")
         elif read.root == "result":

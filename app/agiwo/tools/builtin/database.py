@@ -45,6 +45,7 @@ _SHARED: Mapping[str, Any] = {
     description="Reads rows from a configured database; gives a list with one object for each row, its columns as keys.",
     effect="read",
     uses={"query": "sql"},
+    breaker={"key": "connection"},
     parameters={
         "type": "object",
         "properties": {
@@ -77,6 +78,7 @@ def _effect_of(parameters: Mapping[str, Any]) -> Effect:
     effect="write",
     effect_of=_effect_of,
     uses={"statement": "sql"},
+    breaker={"key": "connection"},
     parameters={
         "type": "object",
         "properties": {

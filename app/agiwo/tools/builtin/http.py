@@ -33,6 +33,7 @@ def effect_of(parameters: Mapping[str, Any]) -> Effect:
     effect="write",
     effect_of=effect_of,
     uses={"url": "url"},
+    breaker={"key": ["connection", "url"]},
     parameters={
         "type": "object",
         "properties": {

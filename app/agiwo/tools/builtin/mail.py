@@ -38,6 +38,7 @@ async def _probe(idempotency_key: str, arguments: Mapping[str, Any], ctx: ToolCo
     description="Sends a mail over a configured mail server; gives its Message-ID and the addresses that it was accepted for.",
     effect="write",
     uses={"html": "html"},
+    breaker={"key": "connection"},
     reconcile=_probe,
     parameters={
         "type": "object",
