@@ -18,7 +18,7 @@ from agiwo.engine.events import Event, Happening, Observe
 from agiwo.errors import Failure, ValueRefused, words_of
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, NotBegun, Outcome, Stopped, Succeeded
-from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
+from agiwo.ports.executor import TIMED_OUT, Circumstances, Executor, ProbeAnswer
 from agiwo.values import check
 
 #: Seconds after which a call that has not returned is no longer counted as standing between effect and commit, until it returns: the world
@@ -144,7 +144,7 @@ class Attempts:
         attempt.task = task
         attempt.began = self._loop.time()
         self._young[attempt] = None
-        attempt.limit = self._loop.call_at(attempt.began + timeout, self._stop, attempt, "timeout")
+        attempt.limit = self._loop.call_at(attempt.began + timeout, self._stop, attempt, TIMED_OUT)
         task.add_done_callback(lambda task: self._returned(attempt, task))
 
     # ------------------------------------------------------------ stopping
@@ -174,7 +174,7 @@ class Attempts:
         if attempt.ended or attempt.task is None or attempt.stop_reason is not None:
             return
         attempt.stop_reason = reason
-        attempt.task.cancel()
+        attempt.task.cancel(reason)
         attempt.kill = self._loop.call_later(self._grace, self._fence, attempt)
 
     def _fence(self, attempt: Attempt) -> None:
@@ -196,7 +196,7 @@ class Attempts:
             outcome = self._stopped(attempt, clean=True)
         elif (error := task.exception()) is not None:
             outcome = _mistake(attempt, error)
-        elif attempt.stop_reason == "timeout":
+        elif attempt.stop_reason == TIMED_OUT:
             outcome = self._stopped(attempt, clean=True)  # it came too late, whatever it is
         else:
             outcome = _storable(task.result())
@@ -227,7 +227,7 @@ class Attempts:
         call = attempt.call
         if isinstance(call, StartProbe):
             return ProbeAnswer("unavailable")
-        if attempt.stop_reason == "timeout":
+        if attempt.stop_reason == TIMED_OUT:
             message = f"no result within {call.timeout:g} s"
             return Failed(Failure("Timeout", message, details=None if clean else {"stopped": False}))
         if attempt.stop_reason is None:

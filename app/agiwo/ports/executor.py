@@ -9,6 +9,9 @@ from uuid import UUID
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, Succeeded
 
+#: What a cancellation says (its first argument) that comes at an attempt's deadline.
+TIMED_OUT = "timeout"
+
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
@@ -34,7 +37,10 @@ class ProbeAnswer:
 
 
 class Executor(Protocol):
-    """Carries out calls. Cancelled by asyncio at the deadline or when the machine asks; it must then let the cancellation through."""
+    """Carries out calls. Cancelled by asyncio at the deadline or when the machine asks; it must then let the cancellation through.
+
+    The cancellation says why: TIMED_OUT, or the machine's reason.
+    """
 
     async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed: ...
 

@@ -22,7 +22,7 @@ from agiwo.definition.report import nearest
 from agiwo.definition.yaml_text import Place, locate, read_text
 from agiwo.errors import Problem
 from agiwo.outbound.guard import Guard
-from agiwo.settings.parts import ApiKeySetting, ChannelSetting, ConnectionSetting, SettingsRefused
+from agiwo.settings.parts import ApiKeySetting, BreakerSetting, ChannelSetting, ConnectionSetting, SettingsRefused
 from agiwo.values import pointer, shown
 
 PREFIX = "AGIWO_"
@@ -67,6 +67,7 @@ class Settings(BaseSettings):
     outbound_allow: Annotated[tuple[str, ...], NoDecode] = ()
     connections: dict[str, ConnectionSetting] = Field(default_factory=dict)
     llm_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    breakers: dict[str, BreakerSetting] = Field(default_factory=dict)
     channels: dict[Literal["mail"], ChannelSetting] = Field(default_factory=dict)
     roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
@@ -116,6 +117,10 @@ class Settings(BaseSettings):
         """The names under which people on this machine, and through the public address, reach the service."""
         public = urlsplit(self.public_url or "").hostname
         return frozenset({*LOOPBACK, self.host, *([public] if public else [])})
+
+    def breaker_policies(self) -> dict[str, dict[str, Any]]:
+        """What was set for the circuit breakers, by the name of the tool."""
+        return {name: one.model_dump(exclude_none=True) for name, one in self.breakers.items()}
 
     def profiles(self) -> dict[str, dict[str, Any]]:
         """The model profiles; AGIWO_LLM_BASE_URL and AGIWO_LLM_MODEL make the one called `default`."""

@@ -94,6 +94,13 @@ class ApiKeySetting(Part):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+class BreakerSetting(Part):
+    """What counts for the circuits of a tool in the place of what it declares; `open_for` in seconds."""
+
+    failures: int | None = Field(None, ge=1, le=1000)
+    open_for: float | None = Field(None, gt=0, le=86_400)
+
+
 class ChannelSetting(Part):
     """How people are told; mail goes out over a connection of kind smtp."""
 

@@ -106,6 +106,7 @@ class PostgresStore:
         await self._ask("forget_the_dead")
         await self._ask("forget_expired_promises")
         await self._ask("forget_answered_calls")
+        await self._ask("forget_last_good")
         return alive
 
     async def leave(self) -> None:

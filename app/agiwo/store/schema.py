@@ -52,6 +52,7 @@ LARGE = (
     "outbox",
     "idempotency",
     "answered_call",
+    "last_good",
     "audit",
     "rejected_trigger",
 )
@@ -303,6 +304,20 @@ answered_call = Table(
     PrimaryKeyConstraint("tenant", "principal", "key"),
     CheckConstraint("(status IS NULL) = (body IS NULL) AND (status IS NULL) = (headers IS NULL)", name="answer"),
     Index("answered_call_expires", "expires_at"),
+)
+
+#: The newest good result of each call whose step may fall back to it; `expires_at` is when no step asks for it any more.
+last_good = Table(
+    "last_good",
+    metadata,
+    _text("tenant"),
+    _text("tool"),
+    _text("digest"),
+    Column("result", JSON, nullable=False),
+    _time("at"),
+    _time("expires_at"),
+    PrimaryKeyConstraint("tenant", "tool", "digest"),
+    Index("last_good_expires", "expires_at"),
 )
 
 #: One row an incarnation of a node: `id` is random and never used twice, not even after a failover to a standby that lags.

@@ -23,7 +23,10 @@ from agiwo.definition.compiled import Kind
 from agiwo.engine.events import Observe, to_all
 from agiwo.engine.node import Engine
 from agiwo.errors import AgiwoError, ServiceError, StepError, Unavailable
+from agiwo.executors.breakers import Breakers
+from agiwo.executors.guarded import GuardedCalls, model_circuit, tool_circuit
 from agiwo.executors.llm_task import ModelTasks
+from agiwo.executors.recalling import RecallingCalls
 from agiwo.executors.tool_call import ToolCalls
 from agiwo.leases.redis_wakeup import RedisWakeup
 from agiwo.models.profile import ModelProfile
@@ -35,7 +38,9 @@ from agiwo.outbound.folder import Folder
 from agiwo.outbound.guard import Guard
 from agiwo.outbound.service import HttpService
 from agiwo.ports.answered import AnsweredCalls
+from agiwo.ports.breakers import BreakerNews, BreakerSwitch
 from agiwo.ports.executor import Executor
+from agiwo.ports.last_good import LastGood
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
@@ -48,6 +53,7 @@ from agiwo.service.tokens import ApprovalLinks, Signer
 from agiwo.settings import Settings, secrets_of
 from agiwo.settings.parts import SettingsRefused
 from agiwo.store.answered import PostgresAnsweredCalls
+from agiwo.store.last_good import PostgresLastGood
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
@@ -64,12 +70,13 @@ Line = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stands and runs; `exposition` gives the metrics and their content type."""
+    """What stands and runs; `exposition` gives the metrics and their content type, `breakers` the circuits of this node."""
 
     services: Services
     engine: Engine
     keys: ApiKeys
     exposition: Callable[[], tuple[bytes, str]]
+    breakers: BreakerSwitch
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,9 @@ class Storage:
     records: Records
     queries: Queries
     answered: AnsweredCalls
+    last_good: LastGood
     wakeup: Wakeup | None = None
+    news: BreakerNews | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +187,9 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
             address = settings.redis_url.get_secret_value()
             wakeup = RedisWakeup(address, lost=lambda reason: log.line("warning", "redis is away", clock.now(), reason=reason))
             stack.push_async_callback(wakeup.close)
-        yield Storage(store, PostgresRecords(pool, clock), PostgresQueries(pool), PostgresAnsweredCalls(pool), wakeup)
+        yield Storage(
+            store, PostgresRecords(pool, clock), PostgresQueries(pool), PostgresAnsweredCalls(pool), PostgresLastGood(pool), wakeup
+        )
 
 
 @asynccontextmanager
@@ -204,7 +215,9 @@ async def running(
     models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets)
     threads = ToolThreads(settings.threads)
     tools = ToolCalls(world.registry, clock, connections=world.connections, secrets=world.secrets, threads=threads, log=log.tool)
-    executors: Mapping[Kind, Executor] = {Kind.TOOL_CALL: tools, Kind.LLM_TASK: models}
+    breakers = Breakers(clock, policies=settings.breaker_policies(), news=storage.news)
+    recalling = RecallingCalls(GuardedCalls(tools, breakers, tool_circuit), storage.last_good, clock)
+    executors: Mapping[Kind, Executor] = {Kind.TOOL_CALL: recalling, Kind.LLM_TASK: GuardedCalls(models, breakers, model_circuit)}
     engine = Engine(
         storage.instances,
         catalog,
@@ -220,6 +233,7 @@ async def running(
         observe=to_all(*(one for one in (log.observe, metrics.observe, observe) if one is not None)),
     )
     metrics.gauge("agiwo_instances_held", "Instances in memory.", lambda: engine.load)
+    metrics.gauge("agiwo_circuits_open", "Circuits that let no call through, or only a probe.", breakers.standing)
     services = build_services(
         engine=engine,
         records=storage.records,
@@ -239,9 +253,13 @@ async def running(
         stack.push_async_callback(world.connections.close)
         for provider in world.providers.values():
             stack.push_async_callback(provider.close)
+        stack.push_async_callback(recalling.settled)
+        listening = asyncio.create_task(breakers.listen())
+        stack.push_async_callback(asyncio.wait, [listening])
+        stack.callback(listening.cancel)
         await engine.start()
         stack.push_async_callback(engine.drain, settings.drain)
-        yield Parts(services, engine, api_keys(settings), lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST))
+        yield Parts(services, engine, api_keys(settings), lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST), breakers)
 
 
 def _notices(settings: Settings, world: World, clock: Clock, links: ApprovalLinks) -> ApprovalNotices:

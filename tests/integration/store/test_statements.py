@@ -14,9 +14,11 @@ from agiwo.store.schema import LARGE
 from agiwo.store.statements import STATEMENTS, parse
 
 #: Run by services, on connections with the planner's usual settings.
-SERVICES = {"put_inbox_and_wake", "look_for_inbox", "decide_approval_if_open", "get_approval", "get_promise"} | {
-    f"{verb}_answered_call" for verb in ("hold", "look_at", "renew", "keep", "free")
-}
+SERVICES = (
+    {"put_inbox_and_wake", "look_for_inbox", "decide_approval_if_open", "get_approval", "get_promise"}
+    | {f"{verb}_answered_call" for verb in ("hold", "look_at", "renew", "keep", "free")}
+    | {"keep_last_good", "find_last_good"}
+)
 
 #: Partial indexes that hold only what a living or dead node has in its hands at the moment.
 SMALL_INDEXES = {"run_owner", "outbox_owner"}
@@ -49,6 +51,9 @@ SELECT tenant, n::text, '', shard, id, now() + n * interval '1 second' FROM made
 
 INSERT INTO agiwo.answered_call (tenant, principal, key, digest, claim, expires_at)
 SELECT tenant, 'key:ops', n::text, '', id, now() + n * interval '1 second' FROM made;
+
+INSERT INTO agiwo.last_good (tenant, tool, digest, result, at, expires_at)
+SELECT tenant, 'http.request', n::text, '1', now(), now() + n * interval '1 second' FROM made;
 
 INSERT INTO agiwo.approval (shard, id, instance_id, tenant, path, step, digest, title, body, approvers, asked_at, expires_at)
 SELECT shard, id, id, tenant, 'a', 'a', 'd', 't', '{{}}', '{{}}', now(), 'infinity' FROM made WHERE n % 4 = 0;

@@ -34,6 +34,7 @@ async def echo(value: Any) -> Any:
     name="debug.sleep",
     description="Waits for some seconds and gives back how many.",
     effect="read",
+    breaker=False,
     parameters={
         "type": "object",
         "properties": {"seconds": {"type": "number", "minimum": 0, "maximum": 86400, "description": "How long to wait."}},
@@ -52,6 +53,7 @@ async def sleep(seconds: float) -> dict[str, float]:
     name="debug.fail",
     description="Fails with the given error, always or only in the first attempts.",
     effect="read",
+    breaker=False,
     parameters={
         "type": "object",
         "properties": {

@@ -11,6 +11,7 @@ from agiwo.tools.tool import tool
     name="time.now",
     description="Gives the time as RFC 3339 text in UTC, with microseconds.",
     effect="read",
+    breaker=False,
     parameters={"type": "object", "properties": {}, "additionalProperties": False},
     result={"type": "string"},
     keeps_off=True,
