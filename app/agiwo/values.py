@@ -17,6 +17,7 @@ from agiwo.errors import ValueRefused
 
 MAX_DIGITS = 100
 MAX_DEPTH = 100
+MAX_VALUE = 32_000_000  #: bytes of JSON text of one value; a larger one is refused wherever it comes from
 _TOO_LONG = 10**MAX_DIGITS
 _INT64 = 2**63
 _LONG_DIGITS = re.compile(rb"\d{18}")
@@ -84,6 +85,14 @@ def encode(value: JSON) -> str:
     except (TypeError, orjson.JSONEncodeError):
         # orjson knows no integer beyond 64 bits, no tuple keys, no subclass; the slow encoder does the exact thing.
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def size(value: JSON) -> int:
+    """How many bytes the JSON text of a checked value has."""
+    try:
+        return len(orjson.dumps(value))
+    except (TypeError, orjson.JSONEncodeError):
+        return len(encode(value).encode())
 
 
 def _plain(value: object) -> object:

@@ -19,7 +19,7 @@ from agiwo.errors import Failure, ValueRefused, words_of
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, NotBegun, Outcome, Stopped, Succeeded
 from agiwo.ports.executor import TIMED_OUT, Circumstances, Executor, ProbeAnswer
-from agiwo.values import check
+from agiwo.values import JSON, MAX_VALUE, check, size
 
 #: Seconds after which a call that has not returned is no longer counted as standing between effect and commit, until it returns: the world
 #: is slow, not our commit, and a node may have far more than `max_uncommitted` slow calls under way.
@@ -287,14 +287,14 @@ def _storable(outcome: object) -> Outcome | ProbeAnswer:
     try:
         if isinstance(outcome, Succeeded):
             for part in (outcome.result, outcome.model, outcome.calls):
-                check(part)
+                _keepable(part)
         elif isinstance(outcome, Failed):
-            check(outcome.failure.details)
-            check(outcome.calls)
+            _keepable(outcome.failure.details)
+            _keepable(outcome.calls)
             if _UNKEEPABLE.search(outcome.failure.message):
                 raise ValueRefused("the message holds a character that cannot be kept")
         elif isinstance(outcome, ProbeAnswer):
-            check(outcome.result)
+            _keepable(outcome.result)
         else:
             return Failed(Failure("ToolError", f"the executor answered with a {type(outcome).__name__}, not with an outcome"))
     except ValueRefused as exc:
@@ -303,8 +303,20 @@ def _storable(outcome: object) -> Outcome | ProbeAnswer:
         if isinstance(outcome, Failed):
             failure = outcome.failure
             return Failed(Failure(failure.type, _clean(failure.message), status=failure.status, not_done=failure.not_done))
+        if isinstance(exc, _TooLarge):
+            return Failed(Failure("PayloadTooLarge", f"the result is too large: {exc.message}"))
         return not_storable(f"{exc.message} (at {exc.pointer or 'the top'})")
     return outcome
+
+
+class _TooLarge(ValueRefused):
+    """A value has more bytes than one may have."""
+
+
+def _keepable(value: JSON) -> None:
+    check(value)
+    if (found := size(value)) > MAX_VALUE:
+        raise _TooLarge(f"it has {found:,} bytes as JSON, and one value may have {MAX_VALUE:,}")
 
 
 def not_storable(reason: str) -> Failed:

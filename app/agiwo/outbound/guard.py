@@ -65,12 +65,14 @@ class Guard:
     """What outbound calls may reach.
 
     `allow` has networks (`10.1.0.0/16`), addresses and names (`crm.internal`), the latter two with a port or without; a name that is
-    allowed may have any address. Raises ValueError for an entry that is none of these.
+    allowed may have any address. `never` are hosts with their ports that stay refused whatever is allowed: the service's own database.
+    Raises ValueError for an entry that is none of these.
     """
 
-    def __init__(self, allow: Iterable[str] = (), *, resolve: Resolve = resolved) -> None:
+    def __init__(self, allow: Iterable[str] = (), *, never: Iterable[tuple[str, int]] = (), resolve: Resolve = resolved) -> None:
         self._networks: list[IPv4Network | IPv6Network] = []
         self._names: set[tuple[str, int | None]] = set()
+        self._never = frozenset((_canonical(host), port) for host, port in never)
         self._resolve = resolve
         for entry in allow:
             try:
@@ -82,7 +84,7 @@ class Guard:
         """A guard that lets through the origin of `url` too, which the operator configured; raises StepError if it is no usable URL."""
         parts = self.check_url(url)
         more = Guard(resolve=self._resolve)
-        more._networks = self._networks
+        more._networks, more._never = self._networks, self._never
         more._names = {*self._names, (_canonical(parts.hostname or ""), parts.port or PORTS[parts.scheme])}
         return more
 
@@ -114,7 +116,21 @@ class Guard:
 
         Raises PermissionDeniedError if one of them is refused, NetworkError if there is none, ValidationError if this is no host.
         """
-        name = _canonical(host)
+        found = await self._reachable(_canonical(host), port)
+        for own in [own for own, at in self._never if at == port]:
+            if own == _canonical(host) or not _plain(found).isdisjoint(_plain(await self._own(own, port))):
+                raise _refused(f"{shown(host)}, port {port}, is a part of this service itself")
+        return found
+
+    async def _own(self, host: str, port: int) -> Sequence[str]:
+        if _address(host) is not None:
+            return [host]
+        try:
+            return await self._resolve(host, port)
+        except (OSError, UnicodeError):
+            return ()
+
+    async def _reachable(self, name: str, port: int) -> list[str]:
         named = not self._names.isdisjoint({(name, None), (name, port)})
         literal = _literal(name)
         if literal is not None:
@@ -198,6 +214,12 @@ def _address(text: str) -> Address | None:
         return None if "%" in text else ip_address(text)
     except ValueError:
         return None
+
+
+def _plain(texts: Iterable[str]) -> set[Address | None]:
+    """Addresses as they are compared: one that is wrapped in IPv6 is the one that it stands for."""
+    found = map(_address, texts)
+    return {one.ipv4_mapped or one if isinstance(one, IPv6Address) else one for one in found} - {None}
 
 
 def _named(entry: str) -> tuple[str, int | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,12 +18,14 @@ import httpx
 
 from agiwo.errors import NetworkError, StepError
 from agiwo.outbound.guard import Guard
-from agiwo.values import decode_strict
+from agiwo.values import decode_strict, shown
 
 MAX_BODY = 10_000_000
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
 #: Seconds for one of several addresses of a host; the last one has what is left of the call.
 _EACH_ADDRESS = 3.0
+#: How an answer may be packed, and once only: layers upon layers multiply.
+_PACKED = ("gzip", "x-gzip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,14 @@ class HttpCalls:
         transport = httpx.AsyncHTTPTransport(verify=trusted or True, trust_env=False, limits=_LIMITS)
         if guard is not None:
             _connect_through(guard, transport)
-        self._client = httpx.AsyncClient(transport=transport, timeout=None, trust_env=False, follow_redirects=False)
+        self._client = httpx.AsyncClient(
+            transport=transport,
+            timeout=None,
+            trust_env=False,
+            follow_redirects=False,
+            headers={"accept-encoding": "gzip"},
+            event_hooks={"response": [_set_aside]},
+        )
         # What one call is given as a cookie is nobody else's.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
@@ -79,7 +89,7 @@ class HttpCalls:
             sent["Idempotency-Key"] = idempotency_key
         try:
             async with asyncio.timeout(within), self._client.stream(method, url, headers=sent, content=body) as response:
-                return Answer(response.status_code, dict(response.headers), await _bounded(response, max_body))
+                return Answer(response.status_code, _headers(response), await _bounded(response, max_body))
         except TimeoutError:
             raise StepError(f"no complete answer within {within:g} s", type="Timeout") from None
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
@@ -97,7 +107,7 @@ class HttpCalls:
             timeout = httpx.Timeout(quiet, connect=min(quiet, 10.0))
             async with self._client.stream("GET", url, headers=dict(headers or {}), timeout=timeout) as response:
                 body = await _bounded(response, max_body) if response.status_code >= 400 else b""
-                yield Answer(response.status_code, dict(response.headers), body), _lines(response)
+                yield Answer(response.status_code, _headers(response), body), _lines(response)
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
             raise network_failure(exc) or StepError(f"the call could not be made: {type(exc).__name__}") from None
 
@@ -146,12 +156,33 @@ def _connect_through(guard: Guard, transport: httpx.AsyncHTTPTransport) -> None:
     pool._network_backend = _CheckedBackend(guard, pool._network_backend)
 
 
+async def _set_aside(response: httpx.Response) -> None:
+    # The client reads a Location though it follows none, and fails for one that it does not like: as if no call had been made.
+    if "location" in response.headers:
+        response.extensions["location"] = response.headers.pop("location")
+
+
+def _headers(response: httpx.Response) -> dict[str, str]:
+    location = response.extensions.get("location")
+    return {**response.headers, **({"location": location} if location is not None else {})}
+
+
 async def _bounded(response: httpx.Response, most: int) -> bytes:
+    """The body, unpacked piece by piece: a few bytes that unpack to gigabytes are never held."""
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in (*_PACKED, "identity"):
+        raise StepError(f"the answer is packed as {shown(coding[:40])}, which was not asked for", type="ValidationError")
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding in _PACKED else None
     out = bytearray()
-    async for chunk in response.aiter_bytes():
-        out += chunk
+    async for chunk in response.aiter_raw():
+        try:
+            out += chunk if unpacking is None else unpacking.decompress(chunk, most + 1 - len(out))
+        except zlib.error:
+            raise StepError("the answer cannot be unpacked", type="ValidationError") from None
         if len(out) > most:
             raise StepError(f"the answer is longer than {most} bytes", type="PayloadTooLarge")
+    if unpacking is not None and out and (not unpacking.eof or unpacking.unused_data):
+        raise StepError("the answer is packed in more or less than one piece", type="ValidationError")
     return bytes(out)
 
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random, SystemRandom
@@ -115,8 +115,20 @@ def build_world(settings: Settings, registry: ToolRegistry, clock: Clock) -> Wor
         providers = {name: provider_for(profile, clock) for name, profile in profiles.items()}
     except (ServiceError, Unavailable) as exc:
         raise SettingsRefused(f"the settings cannot be used:\n{exc.message}") from None
-    connections = Connections(_specs(settings), Guard(settings.outbound_allow))
+    connections = Connections(_specs(settings), Guard(settings.outbound_allow, never=_own_parts(settings)))
     return World(registry, connections, profiles, providers, secrets_of(os.environ))
+
+
+def _own_parts(settings: Settings) -> list[tuple[str, int]]:
+    """Host and port of this service's own database and Redis: no call of a workflow is for them, whatever network is allowed."""
+    out = []
+    for url, port in ((settings.database_url, 5432), (settings.redis_url, 6379)):
+        # A database may have several hosts, separated by commas.
+        for host in urlsplit(url.get_secret_value()).netloc.rpartition("@")[2].split(",") if url is not None else ():
+            with suppress(ValueError):
+                parts = urlsplit(f"//{host}")
+                out += [(parts.hostname, parts.port or port)] if parts.hostname else []
+    return out
 
 
 def _specs(settings: Settings) -> list[ConnectionSpec]:

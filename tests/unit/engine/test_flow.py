@@ -14,6 +14,7 @@ from agiwo.engine.events import Event, Happening
 from agiwo.errors import Failure, Overloaded, Unavailable
 from agiwo.machine.reports import Begin, Failed, Succeeded
 from agiwo.ports.store import Answer, WriteKind
+from agiwo.values import MAX_VALUE
 from kit.engine import Calls, World, pause, row, tool, until
 
 Make = Callable[..., World]
@@ -293,6 +294,19 @@ async def test_a_poisoned_result_fails_its_own_step_alone(world: Make, poisoned:
     _, ended = await w.begin(engine)
     assert (await ended).status.value == "SUCCESS"
     assert w.moments.all(Happening.REFUSED)
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, "SUCCESS"), (1, "FAILED")])
+async def test_a_result_of_more_bytes_than_a_value_may_have_fails_its_step_once(world: Make, more: int, status: str) -> None:
+    calls = Calls(lambda call: Succeeded("x" * (MAX_VALUE - 2 + more)))
+    w = world(row(tool("a")), calls)
+    engine = await w.node()
+    _, ended = await w.begin(engine)
+    instance = await ended
+    assert instance.status.value == status and len(calls.paths) == 1
+    if more:
+        error = instance.runs["a"].error
+        assert error["type"] == "PayloadTooLarge" and "32,000,001 bytes" in error["message"] and "details" not in error
 
 
 async def test_what_cannot_be_written_at_all_is_set_aside_and_the_node_goes_on(world: Make) -> None:
