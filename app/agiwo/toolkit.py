@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from agiwo.definition.contract import Effect
 from agiwo.errors import NetworkError, PermissionDeniedError, StepError, ToolExecutionError, ValidationError
-from agiwo.tools.context import ToolContext
+from agiwo.tools.context import CallbackUrls, ToolContext
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.tool import Probe, Tool, tool
 
 __all__ = [
+    "CallbackUrls",
     "Effect",
     "NetworkError",
     "PermissionDeniedError",

@@ -20,6 +20,7 @@ from starlette.routing import Match
 from agiwo.api import documents
 from agiwo.api.answers import plain_problem, problem
 from agiwo.api.approvals import approval_routes
+from agiwo.api.callbacks import callback_routes
 from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
 from agiwo.api.operations import Metrics, operator_routes
@@ -31,7 +32,7 @@ from agiwo.service.services import Services
 from agiwo.values import shown
 
 BODY_LIMIT = 10_000_000
-OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/approve/", "/console/static/")
+OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/approve/", "/v1/callbacks/", "/console/static/")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -65,7 +66,13 @@ def create_app(
     )
     app.state.routes = []
     app.state.repeats = services.repeats
-    for routes in (instance_routes(services), workflow_routes(services), approval_routes(services), operator_routes(services, metrics)):
+    for routes in (
+        instance_routes(services),
+        workflow_routes(services),
+        approval_routes(services),
+        callback_routes(services),
+        operator_routes(services, metrics),
+    ):
         app.include_router(routes)
         app.state.routes += routes.routes
     for page in pages:

@@ -36,6 +36,7 @@ from agiwo.values import JSON, digest
 
 TOOL_TIMEOUT = 30.0
 MODEL_TIMEOUT = 120.0
+CALLBACK_TIMEOUT = 24 * 3600.0
 TRIES = 3
 MAX_ITERATIONS = 100
 CALLS = (Kind.TOOL_CALL, Kind.LLM_TASK)
@@ -168,6 +169,9 @@ class _StepCompiler:
             output_schema=source.get("output_schema"),
             timeout=self._timeout(contract),
             total_timeout=source.get("total_timeout", self.defaults.get("total_timeout")) if self.kind in CALLS else None,
+            heartbeat=source.get("heartbeat") if self.kind is Kind.TOOL_CALL else None,
+            callback=self._callback(),
+            isolated=source.get("isolation") == "process",
             retry=self._retry(effect),
             gate=gate,
             max_iterations=source.get("max_iterations", MAX_ITERATIONS),
@@ -232,6 +236,12 @@ class _StepCompiler:
         if self.kind is Kind.LLM_TASK:
             return MODEL_TIMEOUT
         return contract.timeout if contract is not None and contract.timeout is not None else TOOL_TIMEOUT
+
+    def _callback(self) -> float | None:
+        given = self.source.get("completion")
+        if given is None or self.kind is not Kind.TOOL_CALL:
+            return None
+        return float(given.get("timeout", CALLBACK_TIMEOUT)) if isinstance(given, Mapping) else CALLBACK_TIMEOUT
 
     def _retry(self, effect: Effect) -> Retry:
         if self.kind not in CALLS:

@@ -181,6 +181,9 @@ class Step:
     output_schema: Schema | None = None
     timeout: float = 30.0
     total_timeout: float | None = None
+    heartbeat: float | None = None  # the longest silence of a call, or of whoever will call back
+    callback: float | None = None  # the call is answered later, within so many seconds
+    isolated: bool = False  # a sync tool runs in a process of its own
     retry: Retry = field(default_factory=lambda: Retry(1, 0.0))
     gate: Gate | None = None
     max_iterations: int = 100

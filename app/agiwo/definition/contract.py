@@ -9,6 +9,9 @@ from typing import Any
 
 from agiwo.values import digest
 
+#: Under these names a step with `completion: callback` finds, among the secrets, the addresses at which its answer is awaited.
+CALLBACK_SECRETS = ("callback_url", "callback_failure_url", "callback_heartbeat_url")
+
 
 class Effect(StrEnum):
     """What calling a tool does to the world outside."""
@@ -46,8 +49,9 @@ class ToolContract:
 
     `parameters` and `result` are JSON Schemas (2020-12) of objects and of the result; `uses` says of a parameter (by name) that its text is
     `sql`, `html`, `command` or `url`; `timeout` is the default seconds of one attempt; `reconcile` whether the tool can be asked if an
-    earlier call was done; `breaker` is None for a tool whose calls no circuit breaker watches. `effect_of` is pure and says for parameters
-    as a definition writes them, templates and all, what such a call does; `effect` is then what it does at worst.
+    earlier call was done; `breaker` is None for a tool whose calls no circuit breaker watches; `sync` whether it is a plain function, which
+    may run in a process of its own. `effect_of` is pure and says for parameters as a definition writes them, templates and all, what such
+    a call does; `effect` is then what it does at worst.
     """
 
     name: str
@@ -60,6 +64,7 @@ class ToolContract:
     uses: Mapping[str, str] = field(default_factory=dict)
     reconcile: bool = False
     breaker: Breaker | None = Breaker()
+    sync: bool = field(default=False, compare=False)
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = field(default=None, compare=False, repr=False)
 
     def effect_with(self, parameters: object) -> Effect:

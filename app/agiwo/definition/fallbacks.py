@@ -39,7 +39,7 @@ def compile_fallback(
     for key in ("parameters", "timeout"):
         if key in source and given[0] != FallbackKind.TOOL:
             report.error("misplaced_key", f"`{key}` belongs to a fallback with a `tool`", (*at, key), key=True, found=key)
-    rest = replace(step, fallback=None, retry=_ONE_TRY)
+    rest = replace(step, fallback=None, retry=_ONE_TRY, callback=None, heartbeat=None, isolated=False)
     if given[0] == FallbackKind.VALUE:
         value = texts.value(source["value"], (*at, "value"), step.index, START)
         return None if value is None else Fallback(FallbackKind.VALUE, rest, value)

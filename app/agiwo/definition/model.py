@@ -107,6 +107,11 @@ llm: Check = ByKind("the name of a model profile, or an object", {
     ),
 })  # fmt: skip
 
+completion: Check = ByKind("`callback`, or an object with `mode: callback` and a `timeout`", {
+    "string": Words(("callback",)),
+    "object": Record("completion", {"mode": Words(("callback",)), "timeout": Duration()}, ("mode",)),
+})  # fmt: skip
+
 COMMON: dict[str, Check] = {
     "id": step_id,
     "name": line,
@@ -139,11 +144,17 @@ LEADS_ON: dict[str, Check] = {
 CALLS: dict[str, Check] = {"timeout": Duration(), "total_timeout": Duration(), "retry_policy": retry_policy, "fallback": fallback}
 FAILS = {key: LEADS_ON[key] for key in ("on_failure", "on_timeout", "on_reject", "requires_approval", "approval", "writes")}
 LATER_KEYS = (
-    "compensation", "compensate_on", "concurrency", "cache", "queue_timeout", "heartbeat", "cancel_rest", "isolation",
+    "compensation", "compensate_on", "concurrency", "cache", "queue_timeout", "cancel_rest",
 )  # fmt: skip
 
 OWN: dict[Kind, dict[str, Check]] = {
-    Kind.TOOL_CALL: {"tool": name, "parameters": parameters},
+    Kind.TOOL_CALL: {
+        "tool": name,
+        "parameters": parameters,
+        "completion": completion,
+        "heartbeat": Duration(),
+        "isolation": Words(("process",)),
+    },
     Kind.LLM_TASK: {
         "task_prompt": Text(longest=200_000),
         "system_prompt": Text(longest=200_000),
@@ -160,7 +171,6 @@ OWN: dict[Kind, dict[str, Check]] = {
     )})},
 }  # fmt: skip
 LATER_OWN: dict[Kind, tuple[str, ...]] = {
-    Kind.TOOL_CALL: ("completion",),
     Kind.LLM_TASK: ("include", "tools", "stop", "budget"),
 }
 REQUIRED: dict[Kind, tuple[str, ...]] = {

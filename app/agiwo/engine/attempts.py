@@ -9,6 +9,8 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -33,7 +35,21 @@ Report = Callable[["Attempt", Outcome | ProbeAnswer], None]
 class Attempt:
     """One call. It waits for its place, runs, returns (or is fenced), and counts until its outcome is committed."""
 
-    __slots__ = ("began", "call", "counted", "ended", "kill", "limit", "report", "stop_reason", "task", "where")
+    __slots__ = (
+        "beat",
+        "began",
+        "call",
+        "counted",
+        "ended",
+        "kill",
+        "limit",
+        "progress",
+        "report",
+        "signed",
+        "stop_reason",
+        "task",
+        "where",
+    )
 
     def __init__(self, call: StartAttempt | StartProbe, where: Circumstances, report: Report) -> None:
         self.call = call
@@ -46,6 +62,9 @@ class Attempt:
         self.counted = False
         self.ended = False  # an outcome was reported, or nobody wants one any more
         self.stop_reason: str | None = None
+        self.beat: asyncio.TimerHandle | None = None
+        self.signed = 0.0  # when it last gave a sign, by the loop's time
+        self.progress: Any = None
 
     @property
     def probe(self) -> bool:
@@ -139,13 +158,31 @@ class Attempts:
         else:
             if self._observe is not None:
                 self._tell(Happening.ATTEMPT_STARTED, attempt, {"step": call.step.id, "kind": call.step.kind.value})
-            task = self._loop.create_task(_contained(executor.perform, call, attempt.where))
+            where = attempt.where if call.heartbeat is None else replace(attempt.where, sign=partial(self._sign, attempt))
+            task = self._loop.create_task(_contained(executor.perform, call, where))
             timeout = call.timeout
         attempt.task = task
         attempt.began = self._loop.time()
         self._young[attempt] = None
         attempt.limit = self._loop.call_at(attempt.began + timeout, self._stop, attempt, TIMED_OUT)
+        if isinstance(call, StartAttempt) and call.heartbeat is not None:
+            attempt.signed = attempt.began
+            attempt.beat = self._loop.call_at(attempt.began + call.heartbeat, self._listen, attempt, call.heartbeat)
         task.add_done_callback(lambda task: self._returned(attempt, task))
+
+    def _sign(self, attempt: Attempt, progress: Any) -> None:
+        """May be called from any thread, so it only leaves a note."""
+        attempt.signed = self._loop.time()
+        attempt.progress = progress
+
+    def _listen(self, attempt: Attempt, heartbeat: float) -> None:
+        """Stop a call that has been silent for too long."""
+        if attempt.ended:
+            return
+        if (due := attempt.signed + heartbeat) > self._loop.time():
+            attempt.beat = self._loop.call_at(due, self._listen, attempt, heartbeat)
+        else:
+            self._stop(attempt, "heartbeat")
 
     # ------------------------------------------------------------ stopping
 
@@ -163,7 +200,7 @@ class Attempts:
         attempt.ended = True
         self._young.pop(attempt, None)
         self.committed(attempt)
-        for handle in (attempt.limit, attempt.kill):
+        for handle in (attempt.limit, attempt.kill, attempt.beat):
             if handle is not None:
                 handle.cancel()
         if attempt.task is not None and not attempt.task.done():
@@ -196,7 +233,7 @@ class Attempts:
             outcome = self._stopped(attempt, clean=True)
         elif (error := task.exception()) is not None:
             outcome = _mistake(attempt, error)
-        elif attempt.stop_reason == TIMED_OUT:
+        elif attempt.stop_reason in (TIMED_OUT, "heartbeat"):
             outcome = self._stopped(attempt, clean=True)  # it came too late, whatever it is
         else:
             outcome = _storable(task.result())
@@ -206,10 +243,9 @@ class Attempts:
         attempt.ended = True
         self.running.discard(attempt)
         self._young.pop(attempt, None)
-        if attempt.limit is not None:
-            attempt.limit.cancel()
-        if attempt.kill is not None:
-            attempt.kill.cancel()
+        for handle in (attempt.limit, attempt.kill, attempt.beat):
+            if handle is not None:
+                handle.cancel()
         self._count(attempt)
         if self._observe is not None and not attempt.probe:
             seconds = self._loop.time() - attempt.began if attempt.task is not None else 0.0
@@ -230,6 +266,9 @@ class Attempts:
         if attempt.stop_reason == TIMED_OUT:
             message = f"no result within {call.timeout:g} s"
             return Failed(Failure("Timeout", message, details=None if clean else {"stopped": False}))
+        if attempt.stop_reason == "heartbeat":
+            details = {"clock": "heartbeat", "progress": _kept(attempt.progress)} | ({} if clean else {"stopped": False})
+            return Failed(Failure("Timeout", f"no sign of life within {call.heartbeat:g} s", details=details))
         if attempt.stop_reason is None:
             return Failed(Failure("ToolError", "the call cancelled itself"))
         return Stopped(clean)
@@ -254,6 +293,15 @@ class Attempts:
     def _tell(self, name: Happening, attempt: Attempt, data: dict[str, Any]) -> None:
         if self._observe is not None:
             self._observe(Event(name, self._clock.now(), attempt.where, attempt.call.path, attempt.call.attempt, data))
+
+
+def _kept(progress: Any) -> Any:
+    """What a call said last, if it can be written down."""
+    try:
+        check(progress)
+    except ValueRefused:
+        return None
+    return progress
 
 
 def _not_made(attempt: Attempt) -> Outcome | ProbeAnswer:

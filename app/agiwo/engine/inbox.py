@@ -5,8 +5,8 @@ It checks nothing that the service has to check; an item that makes no sense is 
 
 from __future__ import annotations
 
-from agiwo.errors import AgiwoError
-from agiwo.machine.reports import ApprovalDecided, CancelAsked, OutcomeDecided, Report
+from agiwo.errors import AgiwoError, Failure
+from agiwo.machine.reports import ApprovalDecided, CallbackReceived, CancelAsked, OutcomeDecided, Report
 from agiwo.ports.store import InboxItem
 
 
@@ -20,7 +20,8 @@ def to_report(item: InboxItem, at: float) -> Report:
     """The report of one item; `at` is the time at which it is taken up.
 
     Bodies: decision `{approval, action, by, channel, comment?, answer?: {values?, edited?: [value]}}`, cancel `{by, reason?}`, outcome
-    `{path, by, done, result?, reason?}`. Raises UnknownItem for any other kind, or if a part is missing.
+    `{path, by, done, result?, reason?}`, callback `{path, kind, result?, failure?}`.
+    Raises UnknownItem for any other kind, or if a part is missing.
     """
     body = item.body
     try:
@@ -42,6 +43,9 @@ def to_report(item: InboxItem, at: float) -> Report:
             return CancelAsked(at=at, by=body["by"], reason=body.get("reason"))
         if item.kind == "outcome":
             return OutcomeDecided(at, body["path"], body["by"], body["done"], body.get("result"), body.get("reason"))
+        if item.kind == "callback":
+            failure = Failure.from_json(body["failure"]) if body.get("failure") is not None else None
+            return CallbackReceived(at, body["path"], body["kind"], body.get("result"), failure)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as exc:
         raise UnknownItem(f"the inbox item {item.id} of kind {item.kind} is incomplete: {exc!r}") from exc
     raise UnknownItem(f"the inbox item {item.id} is of the unknown kind {item.kind!r}")

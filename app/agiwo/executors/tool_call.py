@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
 
 from agiwo.clock import Clock
+from agiwo.definition.contract import CALLBACK_SECRETS
 from agiwo.errors import NotFound, StepError
 from agiwo.executors.secrets import Lent
 from agiwo.machine.commands import StartAttempt, StartProbe
@@ -20,7 +21,8 @@ from agiwo.machine.reports import Failed, Succeeded
 from agiwo.outbound.connections import Connections
 from agiwo.ports.executor import Circumstances, ProbeAnswer
 from agiwo.tools.calling import ask_tool, call_tool
-from agiwo.tools.context import ToolContext
+from agiwo.tools.context import CallbackUrls, ToolContext
+from agiwo.tools.processes import ToolProcesses
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
 from agiwo.tools.tool import Tool
@@ -30,8 +32,16 @@ from agiwo.values import JSON, plain
 ToolLog = Callable[[Circumstances, str, int, str, Mapping[str, Any]], None]
 
 
+#: Gives the addresses at which a run's answer is awaited for so many seconds.
+Callbacks = Callable[[Circumstances, str, float], CallbackUrls]
+
+
 class ToolCalls:
-    """The executor of `tool_call`. `secrets` are the service's secrets by name; `log` takes the lines that tools write."""
+    """The executor of `tool_call`.
+
+    `secrets` are the service's secrets by name; `callbacks` makes the addresses for steps that are answered later; `log` takes the lines
+    that tools write.
+    """
 
     def __init__(
         self,
@@ -41,6 +51,8 @@ class ToolCalls:
         connections: Connections | None = None,
         secrets: Mapping[str, str] | None = None,
         threads: ToolThreads | None = None,
+        processes: ToolProcesses | None = None,
+        callbacks: Callbacks | None = None,
         log: ToolLog | None = None,
     ) -> None:
         self._registry = registry
@@ -48,15 +60,20 @@ class ToolCalls:
         self._connections = connections or Connections()
         self._secrets = secrets or {}
         self._threads = threads or ToolThreads()
+        self._processes = processes or ToolProcesses()
+        self._callbacks = callbacks
         self._log = log
 
     async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
-        lent = Lent(self._secrets)
+        urls = self._urls(call, where)
+        lent = Lent(self._secrets if urls is None else {**self._secrets, **dict(zip(CALLBACK_SECRETS, astuple(urls), strict=True))})
         try:
             tool = self._tool(call)
             arguments = lent.fill(call.arguments, call.secrets)
-            context = self._context(call, where, lent, call.timeout)
-            if tool.sync:
+            context = replace(self._context(call, where, lent, call.timeout), heartbeat=_signing(where), callback=urls)
+            if tool.isolated or call.step.isolated:
+                result = await self._processes.call(tool, arguments, context)
+            elif tool.sync:
                 result = await self._in_a_thread(tool, arguments, context)
             else:
                 result = await call_tool(tool, arguments, context, self._threads)
@@ -74,6 +91,11 @@ class ToolCalls:
         context = self._context(call, where, lent, call.step.timeout)
         answer = await ask_tool(tool, call.idempotency_key, arguments, context)
         return ProbeAnswer(answer.answer, lent.hide(answer.result))
+
+    def _urls(self, call: StartAttempt, where: Circumstances) -> CallbackUrls | None:
+        if call.step.callback is None or self._callbacks is None:
+            return None
+        return self._callbacks(where, call.path, call.timeout + call.step.callback)
 
     def _tool(self, call: StartAttempt | StartProbe) -> Tool:
         try:
@@ -123,3 +145,10 @@ class ToolCalls:
                 task.cancel()
                 raise
         return await task
+
+
+def _signing(where: Circumstances) -> Callable[..., None]:
+    def heartbeat(progress: Any = None) -> None:
+        where.sign(plain(progress))
+
+    return heartbeat

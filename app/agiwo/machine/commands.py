@@ -47,7 +47,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """Make this call; `timeout` in seconds; `secrets` says where in `arguments` the executor fills secrets in."""
+    """Make this call; `timeout` in seconds, `heartbeat` the longest silence in seconds (None: it need not say anything).
+
+    `secrets` says where in `arguments` the executor fills secrets in.
+    """
 
     path: str
     step: Step
@@ -57,6 +60,7 @@ class StartAttempt:
     secrets: Any
     timeout: float
     idempotency_key: str
+    heartbeat: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

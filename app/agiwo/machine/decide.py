@@ -24,6 +24,7 @@ from agiwo.machine.reports import (
     AttemptEnded,
     AttemptLost,
     Begin,
+    CallbackReceived,
     CancelAsked,
     Failed,
     NotBegun,
@@ -37,7 +38,7 @@ from agiwo.machine.reports import (
 from agiwo.machine.retry import delay_before_next
 from agiwo.machine.settle import fail, failure_target, plain, succeed
 from agiwo.machine.start import approved, called_with, start_attempt
-from agiwo.machine.state import Instance, InstanceStatus, Phase, Run, StepStatus
+from agiwo.machine.state import CALLBACK, Instance, InstanceStatus, Phase, Run, StepStatus
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
 from agiwo.values import check
@@ -124,7 +125,9 @@ def _attempt_ended(work: Work, report: AttemptEnded) -> None:
         return
     run, step = found
     outcome = report.outcome
-    if isinstance(outcome, Succeeded):
+    if isinstance(outcome, Succeeded) and step.callback is not None:
+        _taken_on(work, run, step, outcome.result)
+    elif isinstance(outcome, Succeeded):
         produce(work, run, step, outcome.result, model=outcome.model, calls=outcome.calls)
     elif isinstance(outcome, NotBegun):
         _not_begun(work, run, step)
@@ -194,6 +197,66 @@ def _not_begun(work: Work, run: Run, step: Step) -> None:
 def _total_timeout(step: Step, last: Failure) -> Failure:
     message = f"not done within total_timeout of {step.total_timeout:g} s; last: {last.message}"
     return Failure("Timeout", message, details={"clock": "total_timeout"})
+
+
+# ---------------------------------------------------------------- callbacks
+
+
+def _taken_on(work: Work, run: Run, step: Step, result: Any) -> None:
+    """The other side has taken the work and will say later what became of it; until then nothing runs here."""
+    if run.stopping == TOTAL_TIMEOUT:
+        _overdue(work, run, step, _total_timeout(step, Failure("Timeout", "taken on, and not answered")))
+    elif resting(work, run):
+        cancelled(work, run, step.effect)
+    else:
+        assert step.callback is not None
+        timers = {"callback": work.at + step.callback}
+        if step.heartbeat is not None:
+            timers["heartbeat"] = work.at + step.heartbeat
+        data = {"reason": CALLBACK, "evidence": {"accepted": result}, "timers": timers}
+        work.emit("step.waiting", run.path, data, attempt=run.attempt)
+
+
+_AWAITED = frozenset({StepStatus.QUEUED, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING, StepStatus.UNKNOWN})
+
+
+def _callback_received(work: Work, report: CallbackReceived) -> None:
+    run = work.instance.runs.get(report.path)
+    if run is None or run.fallback is not None or run.status not in _AWAITED or (step := work.step(run.step)).callback is None:
+        return
+    if report.kind == "sign":
+        if run.status is StepStatus.WAITING and step.heartbeat is not None:
+            work.emit("step.heard", run.path, {"timers": {"heartbeat": work.at + step.heartbeat}})
+        return
+    if report.kind == "failure" and run.status in (StepStatus.QUEUED, StepStatus.RETRYING):
+        return  # the next try is on its way already
+    work.emit("step.called_back", run.path, {"kind": report.kind}, attempt=run.attempt)
+    if run.status is StepStatus.RUNNING and run.stopping is None:
+        # It was quicker than the answer to the call itself.
+        work.order(StopAttempt(run.path, run.attempt, "called back"))
+    run = work.run(run.path)
+    if report.kind == "result":
+        produce(work, run, step, report.result, by=CALLBACK)
+    else:
+        _again_or_fail(work, run, step, report.failure or Failure("ToolError", "the other side says that it failed"))
+
+
+def _callback_due(work: Work, run: Run, step: Step) -> None:
+    _overdue(work, run, step, Failure("Timeout", f"nobody called back within {step.callback:g} s", details={"clock": "callback"}))
+
+
+def _heartbeat_due(work: Work, run: Run, step: Step) -> None:
+    _overdue(work, run, step, Failure("Timeout", f"no sign of life within {step.heartbeat:g} s", details={"clock": "heartbeat"}))
+
+
+def _overdue(work: Work, run: Run, step: Step, failure: Failure) -> None:
+    """Whoever took the work on is silent: what is not safe to repeat may have been done."""
+    if _is_unknown(step, failure):
+        _unknown(work, run, step, failure)
+    elif run.stopping == TOTAL_TIMEOUT or (failure.details or {}).get("clock") == TOTAL_TIMEOUT:
+        give_up(work, run, step, failure, late=True)
+    else:
+        _again_or_fail(work, run, step, failure)
 
 
 # ---------------------------------------------------------------- unknown outcomes
@@ -343,6 +406,8 @@ def _total_due(work: Work, run: Run, step: Step) -> None:
     if run.status in (StepStatus.RETRYING, StepStatus.QUEUED):
         last = Failure.from_json(run.error) if run.error else Failure("Timeout", "")
         give_up(work, run, step, _total_timeout(step, last), late=True)
+    elif run.status is StepStatus.WAITING and run.reason == CALLBACK:
+        _overdue(work, run, step, _total_timeout(step, Failure("Timeout", "nobody called back")))
     elif run.status is StepStatus.RUNNING and run.stopping is None:
         work.emit("step.stopping", run.path, {"reason": TOTAL_TIMEOUT}, attempt=run.attempt)
         work.order(StopAttempt(run.path, run.attempt, TOTAL_TIMEOUT))
@@ -355,6 +420,8 @@ _TIMERS: dict[str, Callable[[Work, Run, Step], None]] = {
     "approval": expire,
     "probe": _probe_due,
     "total": _total_due,
+    "callback": _callback_due,
+    "heartbeat": _heartbeat_due,
 }
 
 
@@ -393,4 +460,5 @@ _REPORTS: dict[type[Any], Callable[[Work, Any], None]] = {
     ApprovalDecided: _approval_decided,
     CancelAsked: _cancel_asked,
     OutcomeDecided: _outcome_decided,
+    CallbackReceived: _callback_received,
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 from agiwo.definition.contract import Effect
 from agiwo.machine.commands import CloseApproval, StopAttempt
-from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus
+from agiwo.machine.state import CALLBACK, InstanceStatus, Phase, Run, StepStatus
 from agiwo.machine.work import Work
 
 #: Why a call is being stopped that has used up its step's `total_timeout`; every other reason means that its instance comes to rest.
@@ -59,7 +59,10 @@ def bring_to_rest(work: Work, reason: str, *, stop: bool) -> None:
         else:
             if run.status is StepStatus.WAITING_FOR_APPROVAL and run.approval is not None:
                 work.order(CloseApproval(run.approval["id"], "cancelled"))
-            work.emit("step.cancelled", run.path, {"reason": reason})
+            data = {"reason": reason}
+            if run.status is StepStatus.WAITING and run.reason == CALLBACK and not work.step(run.step).effect.safe_to_repeat:
+                data["outcome"] = "unknown"  # the other side has taken the work, and nobody will hear what becomes of it
+            work.emit("step.cancelled", run.path, data)
 
 
 def cancelled(work: Work, run: Run, effect: Effect, *, certain: bool = False) -> None:

@@ -135,6 +135,9 @@ def _is_news(waiting: Step, scope: Scope, run: Run) -> bool:
     return used is None or run.iteration > used[join.sources.index(run.step)]
 
 
+#: Clocks that belong to the state that set them and go with it.
+STATE_TIMERS = ("retry", "circuit", "wait", "approval", "probe", "callback", "heartbeat")
+
 #: States in which total_timeout does not run: the step has ended, or waits for a person or a probe, which has its own clock.
 CLOCK_STOPPED = ENDED_STEP | {StepStatus.WAITING_FOR_APPROVAL, StepStatus.UNKNOWN}
 
@@ -143,7 +146,7 @@ def _timers(
     timers: Map[tuple[str, str], float], path: str, status: StepStatus, changed: bool, given: Mapping[str, float] | None
 ) -> Map[tuple[str, str], float]:
     if timers and changed:
-        for kind in ("retry", "circuit", "wait", "approval", "probe"):
+        for kind in STATE_TIMERS:
             if (path, kind) in timers:
                 timers = timers.delete((path, kind))
         if status in CLOCK_STOPPED and (path, "total") in timers:
@@ -170,7 +173,15 @@ def _started(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _waiting(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return run._replace(reason=data.get("reason"))
+    return run._replace(reason=data.get("reason"), evidence=data.get("evidence", run.evidence))
+
+
+def _heard(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return run
+
+
+def _called_back(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return run._replace(probing=False, stopping=data.get("stopping", run.stopping))
 
 
 def _approval_asked(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
@@ -273,6 +284,8 @@ def _cancelled(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 _CHANGES: Mapping[str, Callable[[Run, Record, Mapping[str, Any]], Run]] = {
     "step.started": _started,
     "step.waiting": _waiting,
+    "step.heard": _heard,
+    "step.called_back": _called_back,
     "step.approval_asked": _approval_asked,
     "step.approval_decided": _approval_decided,
     "step.retrying": _retrying,

@@ -137,4 +137,19 @@ class OutcomeDecided:
     reason: str | None = None
 
 
-Report = Begin | AttemptEnded | AttemptLost | ProbeEnded | TimerDue | ApprovalDecided | CancelAsked | OutcomeDecided
+@dataclass(frozen=True, slots=True)
+class CallbackReceived:
+    """The other side answers a call that was to be answered later: `kind` is result, failure, or sign (it is still at it).
+
+    It holds for the whole run, whichever attempt handed the address out: all of them ask for the same work under the same key.
+    """
+
+    at: float
+    path: str
+    kind: str
+    result: Any = None
+    failure: Failure | None = None
+    draw: float = 0.0
+
+
+Report = Begin | AttemptEnded | AttemptLost | ProbeEnded | TimerDue | ApprovalDecided | CancelAsked | OutcomeDecided | CallbackReceived

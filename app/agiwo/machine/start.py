@@ -167,7 +167,7 @@ def start_attempt(work: Work, run: Run, step: Step, frozen: Mapping[str, Any] | 
     work.emit("step.started", run.path, data, attempt=attempt)
     run = work.run(run.path)
     arguments, secrets, key = called_with(work, run)
-    work.order(StartAttempt(run.path, step, run.iteration, attempt, arguments, secrets, step.timeout, key))
+    work.order(StartAttempt(run.path, step, run.iteration, attempt, arguments, secrets, step.timeout, key, step.heartbeat))
 
 
 def called_with(work: Work, run: Run) -> tuple[Any, Any, str]:

@@ -20,6 +20,8 @@ from agiwo.definition.compiled import Workflow
 NOTHING: Final[Map[Any, Any]] = Map()
 
 
+#: What a step waits for whose call was taken on and is answered later.
+CALLBACK: Final = "callback"
 #: Why a step is QUEUED whose circuit is open.
 CIRCUIT_OPEN: Final = "circuit_open"
 

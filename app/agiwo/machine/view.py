@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agiwo.clock import rfc3339
-from agiwo.machine.state import CIRCUIT_OPEN, Instance, Run, StepStatus, run_path
+from agiwo.machine.state import CALLBACK, CIRCUIT_OPEN, Instance, Run, StepStatus, run_path
 from agiwo.template import Absent
 
 #: What `steps.X` offers.
@@ -31,13 +31,15 @@ _WAITS = {
     StepStatus.RETRYING: "retry",
 }
 #: Everything that a run may wait for, in the order in which it is shown: people first.
-WAIT_KINDS = (*_WAITS.values(), "circuit", "room")
+WAIT_KINDS = (*_WAITS.values(), CALLBACK, "circuit", "room")
 
 
 def wait_kind(run: Run) -> str | None:
     """What a run waits for, one of WAIT_KINDS; None for one that runs or has ended."""
     if run.status is StepStatus.QUEUED:
         return "circuit" if run.reason == CIRCUIT_OPEN else "room"
+    if run.status is StepStatus.WAITING and run.reason == CALLBACK:
+        return CALLBACK
     return _WAITS.get(run.status)
 
 

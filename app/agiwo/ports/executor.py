@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
@@ -12,16 +13,24 @@ from agiwo.machine.reports import Failed, Succeeded
 #: What a cancellation says (its first argument) that comes at an attempt's deadline.
 TIMED_OUT = "timeout"
 
+#: A sign of life of a long call, from any thread, with what it wants said of its progress (a JSON value).
+Sign = Callable[[Any], None]
+
+
+def silent(progress: Any) -> None:
+    """Nobody waits for a sign."""
+
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Where an attempt belongs: what every call, log line and trace of it carries."""
+    """Where an attempt belongs: what every call, log line and trace of it carries. `sign` is awaited where the step has a heartbeat."""
 
     instance_id: UUID
     workflow: str
     version: str
     tenant: str
     trace_id: str
+    sign: Sign = silent
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,10 @@ class Records(Protocol):
         """Store something for an instance and wake it, in one transaction. `dedup` names it, so that a repetition changes nothing."""
         ...
 
+    async def posted(self, tenant: str, instance: UUID, dedup: str) -> Mapping[str, Any] | None:
+        """What was put into a live instance's inbox under this name, whether it was taken up yet or not; None if nothing was."""
+        ...
+
     async def decide_approval(
         self,
         tenant: str,

@@ -16,6 +16,7 @@ from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.service.approvals import Approvals
+from agiwo.service.callbacks import Callbacks
 from agiwo.service.definitions import Catalog
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
@@ -24,7 +25,7 @@ from agiwo.service.readiness import Readiness
 from agiwo.service.repeats import Repeats
 from agiwo.service.running import Running
 from agiwo.service.steering import Steering
-from agiwo.service.tokens import ApprovalLinks, Cursors, Signer
+from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Cursors, Signer
 from agiwo.service.trigger import Triggering
 
 
@@ -42,6 +43,7 @@ class Services:
     following: Following
     steering: Steering
     approvals: Approvals
+    callbacks: Callbacks
     links: ApprovalLinks
     cursors: Cursors
     tools: Callable[[], Mapping[str, ToolContract]]
@@ -89,6 +91,7 @@ def build_services(
         following=following,
         steering=Steering(instances, records, engine.poke),
         approvals=Approvals(queries, records, catalog, clock, engine.poke),
+        callbacks=Callbacks(CallbackLinks(signer, public_url), instances, records, clock, engine.poke),
         links=ApprovalLinks(signer, public_url),
         cursors=Cursors(signer),
         tools=tools,

@@ -104,6 +104,39 @@ class ApprovalLinks:
         return Link(tenant, UUID(approval), principal, float(expires_at), role)
 
 
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What a callback's address says: the answer of this run is awaited until then (seconds since 1970)."""
+
+    tenant: str
+    instance: UUID
+    path: str
+    expires_at: float
+
+
+class CallbackLinks:
+    """Makes and reads the addresses at which calls are answered later; `public_url` is the configured address of the service."""
+
+    def __init__(self, signer: Signer, public_url: str) -> None:
+        self._signer = signer
+        self._public_url = public_url.rstrip("/")
+
+    def url(self, awaited: Awaited) -> str:
+        """The address for the result; `/fail` and `/heartbeat` below it are for a failure and for a sign of life."""
+        token = self._signer.sign("callback", [awaited.tenant, str(awaited.instance), awaited.path, int(awaited.expires_at)])
+        return f"{self._public_url}/v1/callbacks/{token}"
+
+    def read(self, token: str, now: float) -> Awaited:
+        """What a token says. Raises NotFound if it is not ours, Gone if its time is over."""
+        value = self._signer.open("callback", token)
+        if value is None:
+            raise NotFound("this callback address is not valid", code="unknown_callback")
+        tenant, instance, path, expires_at = value
+        if now >= expires_at:
+            raise Gone("the time for this answer is over", code="callback_expired")
+        return Awaited(tenant, UUID(instance), path, float(expires_at))
+
+
 class Cursors:
     """Places in lists, bound to the tenant and the list that they were handed out for."""
 

@@ -72,6 +72,13 @@ class PostgresRecords:
                 return Posted.ENDED
         raise StoreUnavailable(f"the inbox could not be reached in {TRIES} tries")
 
+    async def posted(self, tenant: str, instance: UUID, dedup: str) -> Mapping[str, Any] | None:
+        found = await self._ask("get_posted", tenant, instance, dedup)
+        if not found:
+            return None
+        body: Mapping[str, Any] = decode(found[0].body)
+        return body
+
     async def decide_approval(
         self,
         tenant: str,

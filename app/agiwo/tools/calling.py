@@ -51,7 +51,7 @@ async def call_tool(tool: Tool, arguments: Mapping[str, Any], ctx: ToolContext, 
         if error is exc:
             raise
         raise error from exc
-    return _kept(tool, result)
+    return kept(tool, result)
 
 
 async def ask_tool(tool: Tool, idempotency_key: str, arguments: Mapping[str, Any], ctx: ToolContext) -> Probe:
@@ -70,7 +70,8 @@ async def ask_tool(tool: Tool, idempotency_key: str, arguments: Mapping[str, Any
     return answer
 
 
-def _kept(tool: Tool, result: Any) -> JSON:
+def kept(tool: Tool, result: Any) -> JSON:
+    """What a tool gave, if it can be stored and fits its declared result. Raises ValidationError."""
     try:
         check(result)
     except ValueRefused as exc:

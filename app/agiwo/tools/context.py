@@ -20,13 +20,27 @@ def _silent(message: str, **fields: Any) -> None:
     """Nobody listens."""
 
 
+def _no_sign(progress: Any = None) -> None:
+    """Nobody waits for a sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackUrls:
+    """Where the other side answers a call of a step with `completion: callback`; whoever knows these addresses may answer."""
+
+    url: str
+    failure_url: str
+    heartbeat_url: str
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Where a call belongs and what it may use.
 
     `step` is the path of the step; `idempotency_key` is the same for all attempts of one step run. `deadline` is a time of
     `clock.monotonic()` in seconds, None without a limit. `log(message, **fields)` writes a line of the instance's log. `secrets` gives a
-    secret's value by its name.
+    secret's value by its name. `heartbeat(progress)` is the sign of life that a step with `heartbeat` waits for; `callback` says where the
+    answer of a step with `completion: callback` is awaited.
     """
 
     instance_id: str = ""
@@ -43,6 +57,8 @@ class ToolContext:
     connections: Connections = field(default_factory=Connections)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     log: Log = _silent
+    heartbeat: Callable[[Any], None] = _no_sign
+    callback: CallbackUrls | None = None
 
     def remaining(self, at_most: float | None = None) -> float | None:
         """Seconds until the deadline, never below 0 and never above `at_most`; None if neither bounds it."""

@@ -36,9 +36,9 @@ class Probe:
 class Tool:
     """A registered thing that a step can call.
 
-    `function` takes the parameters by name. `sync`: it runs in a thread. `context` is the parameter that gets the ToolContext.
-    `reconcile(idempotency_key, arguments, context)` says whether an earlier call was done. `keeps_off` says that the function changes
-    nothing that it is given, so that it needs no copy of its arguments.
+    `function` takes the parameters by name. `sync`: it runs in a thread, or `isolated`, each call in a process of its own. `context` is the
+    parameter that gets the ToolContext. `reconcile(idempotency_key, arguments, context)` says whether an earlier call was done. `keeps_off`
+    says that the function changes nothing that it is given, so that it needs no copy of its arguments.
     """
 
     contract: ToolContract
@@ -49,6 +49,7 @@ class Tool:
     context: str | None = None
     reconcile: Reconcile | None = field(default=None, repr=False)
     keeps_off: bool = False
+    isolated: bool = False
 
     @property
     def name(self) -> str:
@@ -81,6 +82,7 @@ def tool(
     uses: Mapping[str, str] | None = None,
     reconcile: Reconcile | None = None,
     keeps_off: bool = False,
+    isolation: str | None = None,
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = None,
     breaker: Mapping[str, Any] | bool | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:
@@ -99,7 +101,12 @@ def tool(
     if timeout is not None and not timeout > 0:
         raise ValueError(f"the timeout of {name} is {timeout!r}: expected seconds above 0")
 
+    if isolation not in (None, "process"):
+        raise ValueError(f"the isolation of {name} is {isolation!r}: expected process")
+
     def make(function: Callable[..., Any]) -> Tool:
+        if isolation is not None and inspect.iscoroutinefunction(function):
+            raise TypeError(f"{name} is async: only a plain function can run in a process of its own")
         signature = read(function)
         schema = parameters_schema(function, parameters)
         for parameter, use in (uses or {}).items():
@@ -119,6 +126,7 @@ def tool(
             timeout=timeout,
             uses=dict(uses or {}),
             reconcile=reconcile is not None,
+            sync=not inspect.iscoroutinefunction(function),
             effect_of=effect_of,
             breaker=circuit,
         )
@@ -131,6 +139,7 @@ def tool(
             context=signature.context,
             reconcile=reconcile,
             keeps_off=keeps_off,
+            isolated=isolation == "process",
         )
 
     return make

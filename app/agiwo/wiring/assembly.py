@@ -49,7 +49,7 @@ from agiwo.service.callers import AUTHOR, ApiKey, ApiKeys, Caller
 from agiwo.service.definitions import Catalog
 from agiwo.service.notices import ApprovalNotices
 from agiwo.service.services import Services, build_services
-from agiwo.service.tokens import ApprovalLinks, Signer
+from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Signer
 from agiwo.settings import Settings, secrets_of
 from agiwo.settings.parts import SettingsRefused
 from agiwo.store.answered import PostgresAnsweredCalls
@@ -60,8 +60,10 @@ from agiwo.store.queries import PostgresQueries
 from agiwo.store.records import PostgresRecords
 from agiwo.telemetry.log import Log
 from agiwo.telemetry.metrics import Metrics
+from agiwo.tools.processes import ToolProcesses
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
+from agiwo.wiring.callbacks import callback_urls
 from agiwo.wiring.channels import Channels, Members
 
 NOTICE = "notice"
@@ -226,7 +228,17 @@ async def running(
     catalog = Catalog(storage.records, world.registry.contracts, clock)
     models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets)
     threads = ToolThreads(settings.threads)
-    tools = ToolCalls(world.registry, clock, connections=world.connections, secrets=world.secrets, threads=threads, log=log.tool)
+    processes = ToolProcesses(settings.threads)
+    tools = ToolCalls(
+        world.registry,
+        clock,
+        connections=world.connections,
+        secrets=world.secrets,
+        threads=threads,
+        processes=processes,
+        callbacks=callback_urls(CallbackLinks(signer, settings.url), clock),
+        log=log.tool,
+    )
     breakers = Breakers(clock, policies=settings.breaker_policies(), news=storage.news)
     recalling = RecallingCalls(GuardedCalls(tools, breakers, tool_circuit), storage.last_good, clock)
     executors: Mapping[Kind, Executor] = {Kind.TOOL_CALL: recalling, Kind.LLM_TASK: GuardedCalls(models, breakers, model_circuit)}
@@ -263,6 +275,7 @@ async def running(
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(world.connections.close)
+        stack.push_async_callback(processes.close)
         for provider in world.providers.values():
             stack.push_async_callback(provider.close)
         stack.push_async_callback(recalling.settled)

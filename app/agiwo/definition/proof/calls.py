@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from agiwo.definition.compiled import Gate, Kind, Step
-from agiwo.definition.contract import ToolContract
+from agiwo.definition.contract import CALLBACK_SECRETS, ToolContract
 from agiwo.definition.durations import moment, seconds, worded
 from agiwo.definition.proof.reads import written_keys
 from agiwo.definition.proof.ways import Ways
@@ -40,6 +40,7 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
                 nearest=report.nearest(profile, models),
             )
         _retry(step, source, at, report)
+        _call(ways, step, source, at, report)
         _wait(step, source, at, report)
         _constant_conditions(step, source, at, report)
         if step.gate is not None and step.gate.notify and not step.gate.approvers:
@@ -136,6 +137,36 @@ def has_template(value: JSON) -> bool:
     if isinstance(value, dict):
         return any(has_template(part) for part in value.values())
     return isinstance(value, list) and any(has_template(part) for part in value)
+
+
+# How a call runs
+
+
+def _call(ways: Ways, step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
+    """Its heartbeat, its process, and whether somebody can call back."""
+    if step.heartbeat is not None and step.callback is None and step.heartbeat >= step.timeout:
+        report.warning(
+            "clock_too_long",
+            f"the call is stopped after {worded(step.timeout)}, before a silence of {worded(step.heartbeat)} can be noticed",
+            (*at, "heartbeat"),
+            found=worded(step.heartbeat),
+            expected=f"less than {worded(step.timeout)}",
+        )
+    if step.isolated and step.contract is not None and not step.contract.sync:
+        report.error(
+            "wrong_value",
+            f"`{step.tool}` is no plain Python function; only such a one can run in a process of its own",
+            (*at, "isolation"),
+            found="process",
+        )
+    handed_out = any(use.step == step.index and not use.secrets.isdisjoint(CALLBACK_SECRETS) for use in ways.draft.texts.uses)
+    if step.callback is not None and str(step.tool).startswith("http.") and not handed_out:
+        report.error(
+            "nobody_told",
+            f"nobody is told where to answer `{step.id}`: put `{{{{ secrets.callback_url }}}}` into its parameters",
+            (*at, "completion"),
+            expected="secrets.callback_url in the parameters",
+        )
 
 
 # Retries, waits, conditions

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from agiwo.definition.compiled import Step
+from agiwo.definition.contract import CALLBACK_SECRETS
 from agiwo.definition.proof.flow import Fact, Flow
 from agiwo.definition.proof.ways import Ways, arrow, bits
 from agiwo.definition.reading import mask_of
@@ -41,7 +42,9 @@ class _Reads:
             for read in use.reads:
                 self._read(use, read)
             for name in sorted(use.secrets):
-                if self.secrets is not None and name not in self.secrets:
+                if name in CALLBACK_SECRETS:
+                    self._callback(use, name)
+                elif self.secrets is not None and name not in self.secrets:
                     self.report.error(
                         "unknown_secret",
                         f"there is no secret `{name}`",
@@ -54,6 +57,12 @@ class _Reads:
             at_end = flow.at_end()
             for use, read, index, numbers in self.open:
                 self._certain(flow, at_end, use, read, index, numbers)
+
+    def _callback(self, use: Use, name: str) -> None:
+        if use.step is None or self.ways.steps[use.step].callback is None:
+            self.report.error(
+                "not_there", f"`secrets.{name}` is there only in the parameters of a step with `completion: callback`", use.at, found=name
+            )
 
     # Names
 

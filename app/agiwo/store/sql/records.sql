@@ -20,6 +20,11 @@ SELECT i.ended_at IS NOT NULL AS ended,
 FROM agiwo.instance i
 WHERE i.shard = get_byte(uuid_send($2::uuid), 7) AND i.id = $2 AND i.tenant = $1::text;
 
+-- name: get_posted
+-- What was put into an inbox under a name.
+SELECT body::text AS body FROM agiwo.inbox
+WHERE shard = get_byte(uuid_send($2::uuid), 7) AND instance_id = $2 AND tenant = $1::text AND dedup = $3::text;
+
 -- name: decide_approval_if_open
 -- Decide, tell the instance and wake it, at once or not at all. The instance is locked first, as the engine's own write does it.
 WITH asked AS MATERIALIZED (

@@ -1,0 +1,92 @@
+"""What the other side of a call says later, at the address that it was given: the result, a failure, or that it is still at it.
+
+The address is the credential; whoever has it may answer, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from agiwo.clock import Clock
+from agiwo.errors import Conflict, Failure, Gone, InvalidInput, NotFound, Problem
+from agiwo.machine.state import Run, StepStatus
+from agiwo.ports.records import Posted, Records
+from agiwo.schema import Schema
+from agiwo.service.callers import Caller
+from agiwo.service.instances import Instances
+from agiwo.service.tokens import Awaited, CallbackLinks
+from agiwo.values import digest
+
+BY = "callback"
+_AWAITED = (StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING, StepStatus.UNKNOWN)
+
+
+class Callbacks:
+    """The verbs at a callback's address; `poke` tells the engine of this process that an inbox has something."""
+
+    def __init__(self, links: CallbackLinks, instances: Instances, records: Records, clock: Clock, poke: Callable[[UUID], None]) -> None:
+        self._links = links
+        self._instances = instances
+        self._records = records
+        self._clock = clock
+        self._poke = poke
+
+    async def succeed(self, token: str, result: Any) -> bool:
+        """Take the result; False if the very same answer had come before.
+
+        Raises NotFound for an address that is not ours, Gone if its time or its step is over, Conflict if another answer had come before,
+        InvalidInput for a result that does not fit the step's `output_schema`.
+        """
+        awaited = self._links.read(token, self._clock.now())
+        run, schema = await self._run(awaited)
+        if schema is not None and run.status in _AWAITED and (problems := schema.problems(result)):
+            raise InvalidInput("the result does not fit the step's output_schema", problems=problems)
+        return await self._answer(awaited, run, {"path": awaited.path, "kind": "result", "result": result})
+
+    async def fail(self, token: str, failure: Failure) -> bool:
+        """Take the news that the work failed; raises as `succeed`."""
+        awaited = self._links.read(token, self._clock.now())
+        run, _ = await self._run(awaited)
+        return await self._answer(awaited, run, {"path": awaited.path, "kind": "failure", "failure": failure.to_json()})
+
+    async def sign(self, token: str) -> None:
+        """Take a sign of life. Raises NotFound, and Gone if nobody waits for one any more."""
+        awaited = self._links.read(token, self._clock.now())
+        run, _ = await self._run(awaited)
+        if run.status not in _AWAITED:
+            raise _over(run)
+        await self._records.put_inbox(awaited.instance, awaited.tenant, "callback", {"path": awaited.path, "kind": "sign"})
+        self._poke(awaited.instance)
+
+    async def _run(self, awaited: Awaited) -> tuple[Run, Schema | None]:
+        instance = await self._instances.load(Caller(awaited.tenant, BY), awaited.instance)
+        run = instance.run(awaited.path)
+        if run is None:
+            raise NotFound("the step of this callback address is not there", code="unknown_callback")
+        return run, instance.workflow.body.steps[run.step].output_schema
+
+    async def _answer(self, awaited: Awaited, run: Run, body: dict[str, Any]) -> bool:
+        name = f"callback/{awaited.path}"
+        before = await self._records.posted(awaited.tenant, awaited.instance, name)
+        if before is None:
+            if run.status not in _AWAITED:
+                raise _over(run)
+            posted = await self._records.put_inbox(awaited.instance, awaited.tenant, "callback", body, name)
+            if posted is Posted.ACCEPTED:
+                self._poke(awaited.instance)
+                return True
+            if posted is not Posted.DUPLICATE:
+                raise Gone("the instance has ended", code="callback_over")
+            before = await self._records.posted(awaited.tenant, awaited.instance, name)
+        if before is not None and digest(before) != digest(body):
+            problem = Problem("answered", f"a {before.get('kind')} came before", "", found=str(body["kind"]))
+            raise Conflict("this call was answered before, and otherwise", code="answered", problems=(problem,))
+        return False
+
+
+def _over(run: Run) -> Gone:
+    return Gone(
+        f"nobody waits for this answer any more: `{run.path}` is {run.status}", code="callback_over", present_status=str(run.status)
+    )
