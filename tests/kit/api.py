@@ -24,7 +24,7 @@ from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
 from agiwo.service.callers import ApiKey, ApiKeys
 from agiwo.service.definitions import Catalog
 from agiwo.service.services import Services, build_services
-from agiwo.service.tokens import Signer
+from agiwo.service.tokens import CallbackLinks, Signer
 from agiwo.store.answered import PostgresAnsweredCalls
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
@@ -32,6 +32,8 @@ from agiwo.store.queries import PostgresQueries
 from agiwo.store.records import PostgresRecords
 from agiwo.toolkit import tool
 from agiwo.tools.builtin import standard_registry
+from agiwo.tools.context import ToolContext
+from agiwo.wiring.callbacks import callback_urls
 
 ECHO = """\
 workflow:
@@ -90,10 +92,37 @@ workflow:
 """
 
 
+PRINT = """\
+workflow:
+  id: print
+  version: "1.0"
+  steps:
+    - id: job
+      type: tool_call
+      tool: test.print
+      completion: {mode: callback, timeout: 1h}
+      parameters: {text: "{{ input.text | default('x') }}", url: "{{ secrets.callback_url }}"}
+      output_schema: {type: object, required: [pages]}
+  output: "{{ steps.job.output }}"
+"""
+
+
 @tool(name="test.pay", description="pays, and never says whether it did", effect="write")
 async def never_says(amount: int) -> dict[str, Any]:
     await asyncio.Event().wait()
     return {"amount": amount}
+
+
+@tool(name="test.print", description="takes a job on and calls back", effect="write")
+async def print_out(text: str, url: str, ctx: ToolContext) -> dict[str, Any]:
+    assert ctx.callback is not None
+    assert url == ctx.callback.url, "the address in the parameters is the one that the tool is told"
+    TAKEN_ON[ctx.instance_id] = url
+    return {"job": 7, "url": url}
+
+
+#: Where the jobs of `test.print` are to be answered, by instance.
+TAKEN_ON: dict[str, str] = {}
 
 
 class Scripted:
@@ -141,10 +170,12 @@ async def api_world(database: str) -> AsyncIterator[World]:
     store = PostgresStore(database)
     registry = standard_registry()
     registry.register(never_says)
+    registry.register(print_out)
     records, queries = PostgresRecords(pool, clock), PostgresQueries(pool)
     catalog = Catalog(records, registry.contracts, clock)
     model = Scripted()
-    tools = ToolCalls(registry, clock)
+    signer = Signer([b"0123456789abcdef0123456789abcdef"])
+    tools = ToolCalls(registry, clock, callbacks=callback_urls(CallbackLinks(signer, "http://agiwo.test"), clock))
 
     def executor_for(kind: Kind) -> Executor:
         return model if kind is Kind.LLM_TASK else tools
@@ -160,7 +191,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         tools=registry.contracts,
         clock=clock,
         random=Random(2),
-        signer=Signer([b"0123456789abcdef0123456789abcdef"]),
+        signer=signer,
         public_url="http://agiwo.test",
     )
     keys = ApiKeys([ApiKey.of("ops", "secret-a"), ApiKey.of("other", "secret-b", "other")])
@@ -171,7 +202,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         for headers in ({"authorization": "Bearer secret-a"}, {"authorization": "Bearer secret-b"}, {})
     ]
     made = World(services, app, *clients, model, engine)
-    for text in (ECHO, REPORT, GATE, PAY):
+    for text in (ECHO, REPORT, GATE, PAY, PRINT):
         await made.publish(text)
     yield made
     for client in clients:

@@ -243,9 +243,7 @@ SCHEMAS: Mapping[str, Schema] = {
         optional=("output",),
     ),
     "ApprovalPage": _page("Approval"),
-    "CallbackTaken": _object(
-        {"taken": {"type": "boolean"}, "repeated": {"type": "boolean"}}, "An answer to a call; repeated if it had come before."
-    ),
+    "CallbackTaken": _object({"taken": {"type": "boolean"}, "repeated": {"type": "boolean"}}, "Taken; repeated if it had come before."),
     "Version": _VERSION,
     "Versions": _object({"items": {"type": "array", "items": ref("Version")}}, "All versions of a workflow, the highest first."),
     "Workflow": _object(

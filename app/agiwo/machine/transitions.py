@@ -16,7 +16,7 @@ LIVE = frozenset({S.QUEUED, S.RUNNING, S.RETRYING, S.WAITING, S.WAITING_FOR_APPR
 
 #: record type -> (states that it may find, the state that it leaves; None: the same)
 STEP: Mapping[str, tuple[frozenset[S], S | None]] = {
-    "step.started": (frozenset({S.PENDING, S.QUEUED, S.RUNNING, S.RETRYING, S.WAITING_FOR_APPROVAL, S.UNKNOWN}), S.RUNNING),
+    "step.started": (LIVE | {S.PENDING}, S.RUNNING),
     "step.queued": (frozenset({S.RUNNING}), S.QUEUED),
     "step.waiting": (frozenset({S.PENDING, S.RUNNING, S.WAITING_FOR_APPROVAL}), S.WAITING),
     "step.heard": (frozenset({S.WAITING}), None),

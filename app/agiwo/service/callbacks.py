@@ -87,6 +87,5 @@ class Callbacks:
 
 
 def _over(run: Run) -> Gone:
-    return Gone(
-        f"nobody waits for this answer any more: `{run.path}` is {run.status}", code="callback_over", present_status=str(run.status)
-    )
+    status = str(run.status)
+    return Gone(f"nobody waits for this answer any more: `{run.path}` is {status}", code="callback_over", present_status=status)

@@ -47,6 +47,12 @@ class MemoryRecords:
         self._db.wake(instance, self._clock.now(), kind, kept(dict(body)), dedup)
         return Posted.ACCEPTED
 
+    async def posted(self, tenant: str, instance: UUID, dedup: str) -> Mapping[str, Any] | None:
+        row = self._db.instances.get(instance)
+        if row is None or row.tenant != tenant:
+            return None
+        return next((letter.item.body for letter in self._db.inbox.get(instance, ()) if letter.dedup == dedup), None)
+
     async def decide_approval(
         self,
         tenant: str,

@@ -148,7 +148,7 @@ def test_a_fault_of_a_step_is_named(line: str, code: str, near: str | None) -> N
     [
         "id: a, type: parallel, branches: {x: []}", "id: a, type: foreach", "id: a, type: loop", "id: a, type: block",
         "id: a, type: wait_for_signal", "id: a, type: wait_for_event", "id: a, type: workflow", "id: a, type: dynamic", "id: a, type: code",
-        "id: a, compensation: none", "id: a, concurrency: {lock: x}", "id: a, cache: 1h", "id: a, heartbeat: 5",
+        "id: a, compensation: none", "id: a, concurrency: {lock: x}", "id: a, cache: 1h",
         "id: a, queue_timeout: 5", "id: a, join: any, depends_on: []", "id: a, store: {payloads: metadata}", "id: a, on_failure: compensate",
         "id: a, approval: {remind: [24h]}", "id: a, approval: {quorum: 2}", "id: a, approval: {actions: {x: y}}",
         "id: a, approval: {on_timeout: escalate}", "id: a, type: llm_task, task_prompt: x, tools: [y]",

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 from agiwo.toolkit import ToolContext, ToolExecutionError, tool
@@ -37,4 +36,4 @@ def hang(file: str) -> None:
         out.write(f"{os.getpid()} {child.pid}")
     os.rename(file + ".new", file)
     while True:  # deaf to everything but a kill
-        time.sleep(600)
+        signal.pause()
