@@ -44,6 +44,10 @@ ROUTES = {
     "/v1/tools/{name}": {"get"},
     "/v1/admin/triggers": {"get"},
     "/v1/admin/instances/{instance_id}/trace": {"get"},
+    "/v1/admin/keys": {"get", "post"},
+    "/v1/admin/keys/{key_id}": {"get"},
+    "/v1/admin/keys/{key_id}/revoke": {"post"},
+    "/v1/admin/keys/{key_id}/rotate": {"post"},
     "/healthz": {"get"},
     "/readyz": {"get"},
 }

@@ -23,9 +23,11 @@ from agiwo.machine.reports import Failed, Succeeded
 from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
 from agiwo.service.callers import ApiKey, ApiKeys
 from agiwo.service.definitions import Catalog
+from agiwo.service.keyring import KeyRing
 from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import CallbackLinks, Signer
 from agiwo.store.answered import PostgresAnsweredCalls
+from agiwo.store.keys import PostgresKeys
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
@@ -182,20 +184,22 @@ async def api_world(database: str) -> AsyncIterator[World]:
 
     engine = Engine(store, catalog, executor_for, clock, name="api-tests", random=Random(1))
     await engine.start()
+    configured = ApiKeys([ApiKey.of("ops", "secret-a"), ApiKey.of("other", "secret-b", "other")])
     services = build_services(
         engine=engine,
         records=records,
         queries=queries,
         answered=PostgresAnsweredCalls(pool),
+        keys=PostgresKeys(pool),
         catalog=catalog,
         tools=registry.contracts,
         clock=clock,
         random=Random(2),
         signer=signer,
         public_url="http://agiwo.test",
+        configured_keys=configured,
     )
-    keys = ApiKeys([ApiKey.of("ops", "secret-a"), ApiKey.of("other", "secret-b", "other")])
-    app = create_app(services, keys=keys, pages=[approval_page(services)])
+    app = create_app(services, keys=KeyRing(configured, PostgresKeys(pool), clock), pages=[approval_page(services)])
     transport = httpx.ASGITransport(app)
     clients = [
         httpx.AsyncClient(transport=transport, base_url="http://agiwo.test", headers=headers, timeout=30)

@@ -41,6 +41,11 @@ def problem(error: AgiwoError) -> ProblemAnswer:
     return ProblemAnswer(body, status, headers)
 
 
+def store_away() -> ProblemAnswer:
+    """The answer while the storage is away."""
+    return plain_problem(503, "unavailable", "the storage does not answer at the moment; try again", {"retry-after": "1"})
+
+
 def plain_problem(status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> ProblemAnswer:
     """The answer to a refusal that comes from the framework."""
     return ProblemAnswer(problems.document(status, code, detail), status, headers)

@@ -18,16 +18,17 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from agiwo.api import documents
-from agiwo.api.answers import plain_problem, problem
+from agiwo.api.answers import plain_problem, problem, store_away
 from agiwo.api.approvals import approval_routes
 from agiwo.api.callbacks import callback_routes
 from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
+from agiwo.api.keys import key_routes
 from agiwo.api.operations import Metrics, operator_routes
 from agiwo.api.workflows import workflow_routes
 from agiwo.errors import AgiwoError, InvalidInput, Problem
 from agiwo.ports.store import StoreUnavailable
-from agiwo.service.callers import ApiKeys
+from agiwo.service.callers import ApiKeys, Credentials
 from agiwo.service.services import Services
 from agiwo.values import shown
 
@@ -40,7 +41,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 def create_app(
     services: Services,
     *,
-    keys: ApiKeys | None = None,
+    keys: Credentials | None = None,
     pages: Sequence[APIRouter] = (),
     metrics: Metrics | None = None,
     body_limit: int = BODY_LIMIT,
@@ -72,6 +73,7 @@ def create_app(
         approval_routes(services),
         callback_routes(services),
         operator_routes(services, metrics),
+        key_routes(services),
     ):
         app.include_router(routes)
         app.state.routes += routes.routes
@@ -99,7 +101,7 @@ async def _refused(request: Request, exc: Exception) -> Response:
 
 
 async def _store_away(request: Request, exc: Exception) -> Response:
-    return plain_problem(503, "unavailable", "the storage does not answer at the moment; try again", {"retry-after": "1"})
+    return store_away()
 
 
 async def _hung_up(request: Request, exc: Exception) -> Response:

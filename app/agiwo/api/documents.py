@@ -167,6 +167,23 @@ _VERSION = _object(
     "A published version; its content never changes.",
     optional=("definition",),
 )
+_KEY = _object(
+    {
+        "key_id": _ID,
+        "name": _TEXT,
+        "principal": _TEXT,
+        "roles": {"type": "array", "items": _TEXT},
+        "status": {"enum": ["active", "expired", "revoked"]},
+        "created_at": _TIME,
+        "created_by": _TEXT,
+        "expires_at": _MAYBE_TIME,
+        "revoked_at": _MAYBE_TIME,
+        "last_used_at": _MAYBE_TIME,
+        "actions": _ACTIONS,
+        "links": _LINKS,
+    },
+    "An API key, without its text.",
+)
 _REPORT: Mapping[str, Schema] = {
     "workflow_id": _MAYBE_TEXT,
     "version": _MAYBE_TEXT,
@@ -286,6 +303,14 @@ SCHEMAS: Mapping[str, Schema] = {
         "A trigger that started nothing.",
     ),
     "RejectedPage": _page("Rejected"),
+    "Key": _KEY,
+    "NewKey": {
+        "allOf": [ref("Key")],
+        "description": "A new key; `key` is its text, shown this once and null when the same call is answered again.",
+        "required": ["key"],
+        "properties": {"key": _MAYBE_TEXT},
+    },
+    "KeyPage": _page("Key"),
     "DryRun": _object(
         {
             "dry_run": {"const": True},

@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agiwo.api.answers import problem
+from agiwo.api.answers import problem, store_away
 from agiwo.errors import Denied, InvalidInput, NotFound, Problem, ServiceError, TooLarge, Unauthenticated
-from agiwo.service.callers import ApiKeys, Caller
+from agiwo.ports.store import StoreUnavailable
+from agiwo.service.callers import Caller, Credentials
 
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _HOST = re.compile(r":\d*$")
@@ -39,7 +40,7 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, keys: ApiKeys, open_paths: Sequence[str], body_limit: int, hosts: Collection[str] | None = None
+        self, app: ASGIApp, keys: Credentials, open_paths: Sequence[str], body_limit: int, hosts: Collection[str] | None = None
     ) -> None:
         self._app = app
         self._keys = keys
@@ -61,19 +62,24 @@ class Guard:
             await send(message)
 
         try:
-            caller = self._caller(scope["path"], headers)
-            if not self._keys.configured and not self._is_open(scope["path"]):
+            caller = await self._caller(scope["path"], headers)
+            if not self._is_open(scope["path"]) and await self._keys.open():
                 self._check_page(scope["method"], headers)
             self._check_form(scope, headers)
         except ServiceError as exc:
             await problem(exc)(scope, receive, traced)
             return
+        except StoreUnavailable:
+            await store_away()(scope, receive, traced)
+            return
         scope["agiwo"] = Seen(caller, trace_id)
         await self._app(scope, self._bounded(receive) if scope["method"] not in ("GET", "HEAD") else receive, traced)
 
-    def _caller(self, path: str, headers: dict[bytes, bytes]) -> Caller | None:
+    async def _caller(self, path: str, headers: dict[bytes, bytes]) -> Caller | None:
         given = headers.get(b"authorization")
-        caller = self._keys.caller(None if given is None else given.decode("latin-1"))
+        if given is None and self._is_open(path):
+            return None
+        caller = await self._keys.caller(None if given is None else given.decode("latin-1"))
         if caller is None and not self._is_open(path):
             raise Unauthenticated("an API key is needed: `Authorization: Bearer …`")
         return caller

@@ -62,10 +62,10 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             if request.scope["query_string"] and not known.issuperset(request.query_params):
                 raise _unknown_parameters(known, request)
-            if own_key or request.method in ("GET", "HEAD") or _is_dry(request):
+            if own_key or request.method in ("GET", "HEAD"):
                 return await answer(request)
             key, who = idempotency_key(request), seen(request).caller
-            if key is None or who is None:
+            if key is None or who is None or _is_dry(request):
                 return await answer(request)
             repeats: Repeats = request.app.state.repeats
             result = await repeats.once(CallKey(who.tenant, who.principal, key), await _digest(request), lambda: answer(request), _kept)

@@ -26,6 +26,8 @@ app = typer.Typer(
 )
 db = typer.Typer(help="The database of the service.", no_args_is_help=True)
 app.add_typer(db, name="db")
+keys = typer.Typer(help="API keys: who may call the service.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
 
 Server = Annotated[str, typer.Option("--server", envvar="AGIWO_SERVER", help="Where the service is.", show_default=True)]
 Key = Annotated[str | None, typer.Option("--api-key", envvar="AGIWO_API_KEY", help="The API key.", show_envvar=True)]
@@ -36,6 +38,11 @@ ToolsDir = Annotated[Path | None, typer.Option("--tools-dir", help="File or fold
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database (default: .agiwo).")]
 Comment = Annotated[str | None, typer.Option("--comment", help="What to tell those who come after.")]
 Digest = Annotated[str | None, typer.Option("--digest", help="Decide only if the matter is still this one.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Work on the database at AGIWO_DATABASE_URL, for the very first key.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="With --offline: whose keys (default: the configured tenant).")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; it goes into the audit log.")]
+KeyId = Annotated[str, typer.Argument(help="Id of the key, as `agiwo keys list` shows it.")]
+ExpiresIn = Annotated[str | None, typer.Option("--expires-in", help="How long it works, like 90d.")]
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 
 
@@ -202,3 +209,69 @@ def reject(
 def upgrade(config: Config = None, as_json: Json = False) -> None:
     """Bring the database at AGIWO_DATABASE_URL to this release's schema; serve does so by itself."""
     _call("offline", "upgrade", config, as_json)
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="Its name; its principal is key:NAME.")],
+    role: Annotated[list[str], typer.Option("--role", help="viewer, payload_viewer, author, operator, approver, admin, or one of yours.")],
+    expires_in: ExpiresIn = None,
+    reason: Reason = None,
+    offline: Offline = False,
+    tenant: Tenant = None,
+    config: Config = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key. Its text is printed once and kept nowhere."""
+    _call(
+        "keys", "create", server, key, name, role, expires_in, reason, offline=offline, config=config, tenant=tenant, as_json=as_json
+    )  # fmt: skip
+
+
+@keys.command("list")
+def list_keys(
+    offline: Offline = False,
+    tenant: Tenant = None,
+    config: Config = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """List the keys with what they may do and when they were used."""
+    _call("keys", "listed", server, key, offline=offline, config=config, tenant=tenant, as_json=as_json)
+
+
+@keys.command("revoke")
+def revoke_key(
+    id: KeyId,
+    reason: Reason = None,
+    offline: Offline = False,
+    tenant: Tenant = None,
+    config: Config = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Take a key back; every node refuses it within seconds."""
+    _call("keys", "revoke", server, key, id, reason, offline=offline, config=config, tenant=tenant, as_json=as_json)
+
+
+@keys.command("rotate")
+def rotate_key(
+    id: KeyId,
+    overlap: Annotated[str | None, typer.Option("--overlap", help="How long the old key still works (default: 1d).")] = None,
+    expires_in: ExpiresIn = None,
+    reason: Reason = None,
+    offline: Offline = False,
+    tenant: Tenant = None,
+    config: Config = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Replace a key by a new one of the same name and roles."""
+    _call(
+        "keys", "rotate", server, key, id, overlap, expires_in, reason, offline=offline, config=config, tenant=tenant, as_json=as_json
+    )  # fmt: skip

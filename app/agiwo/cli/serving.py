@@ -68,7 +68,7 @@ def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observ
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 world, url, key = runner.run(_prepared(settings, database, registry, clock))
-                runner.run(_serve(settings, url, key, world, log, clock, listener, observe))
+                runner.run(_serve(settings, url, key, world, log, clock, listener, observe, insecure_no_auth))
             except SettingsRefused as exc:
                 raise CommandEnds(WRONG_USE, exc.message) from None
             except EmbeddedPostgresError as exc:
@@ -79,11 +79,8 @@ def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observ
 
 def _check(settings: Settings, embedded: bool, insecure_no_auth: bool) -> None:
     """What must be said in words, so that a lost variable never opens a service to everybody or starts it on an empty database."""
-    if not settings.on_loopback and not settings.api_keys and not insecure_no_auth:
-        raise SettingsRefused(
-            f"will not listen on {settings.host} without API keys: anybody there could do anything. Set AGIWO_API_KEYS or `api_keys` "
-            "in the configuration, listen on 127.0.0.1, or say --insecure-no-auth."
-        )
+    if embedded and not (settings.data_dir / "postgres").exists() and _would_be_open(settings, insecure_no_auth):
+        raise _open_to_all(settings)
     settings.profiles()
     if embedded and settings.database_url is not None:
         raise SettingsRefused("AGIWO_DATABASE_URL is set and --embedded is given: which database shall it be? Take one of them away.")
@@ -94,6 +91,18 @@ def _check(settings: Settings, embedded: bool, insecure_no_auth: bool) -> None:
             "AGIWO_SECRET_KEY is not set: it signs the links in approval mails, so all processes on one database need the same. "
             "Take at least 32 characters by chance, for example from: openssl rand -hex 32"
         )
+
+
+def _would_be_open(settings: Settings, insecure_no_auth: bool) -> bool:
+    """Whether anybody could do anything, unless there are keys in the database."""
+    return not settings.on_loopback and not settings.api_keys and not insecure_no_auth
+
+
+def _open_to_all(settings: Settings) -> SettingsRefused:
+    return SettingsRefused(
+        f"will not listen on {settings.host} without API keys: anybody there could do anything. Make one with `agiwo keys create "
+        "--offline`, set AGIWO_API_KEYS or `api_keys` in the configuration, listen on 127.0.0.1, or say --insecure-no-auth."
+    )
 
 
 @contextmanager
@@ -144,10 +153,20 @@ async def _prepared(settings: Settings, database: EmbeddedPostgres | None, regis
 
 
 async def _serve(
-    settings: Settings, url: str, key: str, world: World, log: Log, clock: Clock, listener: socket.socket, observe: Observe | None
+    settings: Settings,
+    url: str,
+    key: str,
+    world: World,
+    log: Log,
+    clock: Clock,
+    listener: socket.socket,
+    observe: Observe | None,
+    insecure_no_auth: bool,
 ) -> None:
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(postgres_storage(settings, url, clock, log))
+        if _would_be_open(settings, insecure_no_auth) and not await storage.keys.any():
+            raise _open_to_all(settings)
         parts = await stack.enter_async_context(running(settings, storage, world, key, log, clock=clock, observe=observe))
         folder = settings.workflows_dir or Path("workflows")
         if folder.is_dir():

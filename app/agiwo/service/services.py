@@ -13,13 +13,16 @@ from agiwo.clock import Clock
 from agiwo.definition.contract import ToolContract
 from agiwo.engine.node import Engine
 from agiwo.ports.answered import AnsweredCalls
+from agiwo.ports.keys import KeyStore
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.service.approvals import Approvals
 from agiwo.service.callbacks import Callbacks
+from agiwo.service.callers import ApiKeys
 from agiwo.service.definitions import Catalog
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
+from agiwo.service.keys import Keys
 from agiwo.service.publish import Publishing
 from agiwo.service.readiness import Readiness
 from agiwo.service.repeats import Repeats
@@ -50,6 +53,7 @@ class Services:
     serving: Callable[[], bool]
     database: Readiness
     repeats: Repeats
+    keys: Keys
 
     async def ready(self) -> Mapping[str, bool]:
         """What has to work before work is sent here, part by part."""
@@ -62,20 +66,22 @@ def build_services(
     records: Records,
     queries: Queries,
     answered: AnsweredCalls,
+    keys: KeyStore,
     catalog: Catalog,
     tools: Callable[[], Mapping[str, ToolContract]],
     clock: Clock,
     random: Random,
     signer: Signer,
     public_url: str,
+    configured_keys: ApiKeys | None = None,
     models: Collection[str] | None = None,
     secrets: Collection[str] | None = None,
 ) -> Services:
     """All verbs over one engine and one storage.
 
     `catalog` is also what the engine got as its definitions; `tools` gives the contracts by name; `signer` holds the secret keys of links
-    and cursors; `public_url` is the address that links begin with; `models` and `secrets` are the names of model profiles and of secrets
-    (None: not checked).
+    and cursors; `public_url` is the address that links begin with; `configured_keys` are the API keys of the settings; `models` and
+    `secrets` are the names of model profiles and of secrets (None: not checked).
     """
     instances = Instances(queries, catalog)
     triggering = Triggering(catalog, engine, records, clock, random)
@@ -98,4 +104,5 @@ def build_services(
         serving=lambda: engine.running,
         database=Readiness(queries.ready),
         repeats=Repeats(answered, clock),
+        keys=Keys(keys, records, clock, random, configured_keys or ApiKeys()),
     )

@@ -384,5 +384,25 @@ audit = Table(
     Index("audit_object", "tenant", "object", text("id DESC")),
 )
 
+#: Keys that may call the API, found by their own id before their tenant is known. Rows are never deleted: a service that has had a key
+#: never again takes calls without one.
+api_key = Table(
+    "api_key",
+    metadata,
+    _uuid("id"),
+    _text("tenant"),
+    _text("name"),
+    _text("digest"),
+    Column("roles", ARRAY(Text), nullable=False),
+    _time("created_at"),
+    _text("created_by"),
+    _time("expires_at", nullable=True),
+    _time("revoked_at", nullable=True),
+    _time("last_used_at", nullable=True),
+    PrimaryKeyConstraint("id"),
+    Index("api_key_list", "tenant", text("id DESC")),
+    Index("api_key_name", "tenant", "name"),
+)
+
 #: Columns worth a quick compression; lz4 costs a little space and a third of the default's CPU. Not every server was built with it.
 COMPRESSED = (("history", "records"), ("snapshot", "body"), ("approval", "body"), ("outbox", "body"))

@@ -41,12 +41,14 @@ from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.breakers import BreakerNews, BreakerSwitch
 from agiwo.ports.executor import Executor
 from agiwo.ports.last_good import LastGood
+from agiwo.ports.keys import KeyStore
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
 from agiwo.ports.wakeup import Wakeup
 from agiwo.service.callers import AUTHOR, ApiKey, ApiKeys, Caller
 from agiwo.service.definitions import Catalog
+from agiwo.service.keyring import KeyRing
 from agiwo.service.notices import ApprovalNotices
 from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Signer
@@ -54,6 +56,7 @@ from agiwo.settings import Settings, secrets_of
 from agiwo.settings.parts import SettingsRefused
 from agiwo.store.answered import PostgresAnsweredCalls
 from agiwo.store.last_good import PostgresLastGood
+from agiwo.store.keys import PostgresKeys
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
@@ -76,7 +79,7 @@ class Parts:
 
     services: Services
     engine: Engine
-    keys: ApiKeys
+    keys: KeyRing
     exposition: Callable[[], tuple[bytes, str]]
     breakers: BreakerSwitch
 
@@ -90,6 +93,7 @@ class Storage:
     queries: Queries
     answered: AnsweredCalls
     last_good: LastGood
+    keys: KeyStore
     wakeup: Wakeup | None = None
     news: BreakerNews | None = None
 
@@ -202,7 +206,13 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
             wakeup = RedisWakeup(address, lost=lambda reason: log.line("warning", "redis is away", clock.now(), reason=reason))
             stack.push_async_callback(wakeup.close)
         yield Storage(
-            store, PostgresRecords(pool, clock), PostgresQueries(pool), PostgresAnsweredCalls(pool), PostgresLastGood(pool), wakeup
+            instances=store,
+            records=PostgresRecords(pool, clock),
+            queries=PostgresQueries(pool),
+            answered=PostgresAnsweredCalls(pool),
+            last_good=PostgresLastGood(pool),
+            keys=PostgresKeys(pool),
+            wakeup=wakeup,
         )
 
 
@@ -258,17 +268,20 @@ async def running(
     )
     metrics.gauge("agiwo_instances_held", "Instances in memory.", lambda: engine.load)
     metrics.gauge("agiwo_circuits_open", "Circuits that let no call through, or only a probe.", breakers.standing)
+    configured = api_keys(settings)
     services = build_services(
         engine=engine,
         records=storage.records,
         queries=storage.queries,
         answered=storage.answered,
+        keys=storage.keys,
         catalog=catalog,
         tools=world.registry.contracts,
         clock=clock,
         random=random,
         signer=signer,
         public_url=settings.url,
+        configured_keys=configured,
         # A service without any model still takes definitions that need one: other nodes may have it.
         models=world.profiles or None,
         secrets=world.secrets.keys(),
@@ -284,7 +297,8 @@ async def running(
         stack.callback(listening.cancel)
         await engine.start()
         stack.push_async_callback(engine.drain, settings.drain)
-        yield Parts(services, engine, api_keys(settings), lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST), breakers)
+        ring = KeyRing(configured, storage.keys, clock)
+        yield Parts(services, engine, ring, lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST), breakers)
 
 
 def _notices(settings: Settings, world: World, clock: Clock, links: ApprovalLinks) -> ApprovalNotices:
