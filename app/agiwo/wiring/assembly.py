@@ -40,8 +40,8 @@ from agiwo.outbound.service import HttpService
 from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.breakers import BreakerNews, BreakerSwitch
 from agiwo.ports.executor import Executor
-from agiwo.ports.last_good import LastGood
 from agiwo.ports.keys import KeyStore
+from agiwo.ports.last_good import LastGood
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
@@ -55,8 +55,8 @@ from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Signer
 from agiwo.settings import Settings, secrets_of
 from agiwo.settings.parts import SettingsRefused
 from agiwo.store.answered import PostgresAnsweredCalls
-from agiwo.store.last_good import PostgresLastGood
 from agiwo.store.keys import PostgresKeys
+from agiwo.store.last_good import PostgresLastGood
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
