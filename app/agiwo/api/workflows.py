@@ -91,8 +91,8 @@ def _publishing(routes: APIRouter, services: Services) -> None:
         responses={200: answer("Report", "It could be published; `problems` has warnings."), **refusals(413, 415)},
     )  # fmt: skip
     async def validate(request: Request) -> Response:
-        caller_of(request)
-        examined = await services.publishing.validate(await _source(request))
+        tenant = caller_of(request).tenant
+        examined = await services.publishing.validate(await _source(request), tenant)
         errors = examined.checked.errors
         if errors:
             out = examined.to_json()

@@ -14,6 +14,7 @@ from agiwo.definition.compiled import Workflow
 from agiwo.definition.contract import ToolContract
 from agiwo.definition.loading import Loaded, load_mapping
 from agiwo.definition.proof import prove
+from agiwo.definition.proof.connections import Barred
 from agiwo.definition.report import Report
 from agiwo.definition.written import as_written
 from agiwo.errors import DefinitionRefused, Problem
@@ -51,10 +52,12 @@ def check(
     models: Collection[str] | None = None,
     published: Callable[[str, str | None], bool] | None = None,
     secrets: Collection[str] | None = None,
+    barred: Barred | None = None,
 ) -> Checked:
     """Judge a loaded document against the tools by name, the names of model profiles and of secrets (None: not known, not checked).
 
-    `published` says of a workflow id and version whether it is there; no step type of today asks.
+    `published` says of a workflow id and version whether it is there; no step type of today asks. `barred` says why a tool may not
+    use a connection.
     """
     report = Report(loaded.positions, loaded.prefix, loaded.problems, loaded.source)
     if not loaded.readable or not loaded.sound:
@@ -62,7 +65,7 @@ def check(
     document = as_written(loaded.document, contracts, report)
     sound = {**loaded.sound, "steps": _with_parameters(loaded.sound.get("steps", []), document)}
     draft = compile_draft(document, sound, contracts, report)
-    prove(draft, contracts, report, models=models, secrets=secrets)
+    prove(draft, contracts, report, models=models, secrets=secrets, barred=barred)
     order = [draft.outline.ids[index] for index in draft.reading.order]
     return Checked(report.problems, None if report.broken else draft.workflow, draft.reading.reads_as if order else "", order, document)
 

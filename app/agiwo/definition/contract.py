@@ -50,8 +50,9 @@ class ToolContract:
     `parameters` and `result` are JSON Schemas (2020-12) of objects and of the result; `uses` says of a parameter (by name) that its text is
     `sql`, `html`, `command` or `url`; `timeout` is the default seconds of one attempt; `reconcile` whether the tool can be asked if an
     earlier call was done; `breaker` is None for a tool whose calls no circuit breaker watches; `sync` whether it is a plain function, which
-    may run in a process of its own. `effect_of` is pure and says for parameters as a definition writes them, templates and all, what such
-    a call does; `effect` is then what it does at worst.
+    may run in a process of its own; `connections` are parameters that name a connection (no part of what is promised, so not in the
+    digest). `effect_of` is pure and says for parameters as a definition writes them, templates and all, what such a call does; `effect` is
+    then what it does at worst.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ToolContract:
     reconcile: bool = False
     breaker: Breaker | None = Breaker()
     sync: bool = field(default=False, compare=False)
+    connections: tuple[str, ...] = ()
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = field(default=None, compare=False, repr=False)
 
     def effect_with(self, parameters: object) -> Effect:

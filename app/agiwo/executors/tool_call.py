@@ -116,7 +116,7 @@ class ToolCalls:
             trace_id=where.trace_id or "0" * 32,
             deadline=self._clock.monotonic() + seconds,
             clock=self._clock,
-            connections=self._connections,
+            connections=self._connections.seen_by(where.tenant, call.step.tool or ""),
             secrets=lent,
             log=partial(self._line, where, call, lent),
         )

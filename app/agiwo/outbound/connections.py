@@ -24,13 +24,23 @@ class ConnectionSpec:
 
     `kind` is `postgres`, `sqlite`, `smtp`, `http` or `folder`; `url` may hold a password and is never shown. `options` by kind: `pool_size`
     (postgres, connections of one process, default 5); `sender`, `domain`, `timeout` (seconds), `max_bytes`, `reconcile_url` (smtp);
-    `headers`, `auth`, `ca_file` (http); `writable`, `max_bytes` (folder).
+    `headers`, `auth`, `ca_file` (http); `writable`, `max_bytes` (folder). `tenants` and `tools` are who may use it; None is everybody.
     """
 
     name: str
     kind: str
     url: str = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
+    tenants: frozenset[str] | None = None
+    tools: frozenset[str] | None = None
+
+    def barred(self, tenant: str, tool: str) -> str | None:
+        """Why a tool may not use it for a tenant; None if it may."""
+        if self.tenants is not None and tenant not in self.tenants:
+            return f"the connection {self.name!r} is not for the tenant {tenant!r}"
+        if self.tools is not None and tool not in self.tools:
+            return f"the connection {self.name!r} is not for the tool {tool!r}"
+        return None
 
 
 class Connections:
@@ -42,16 +52,34 @@ class Connections:
     def __init__(self, specs: Iterable[ConnectionSpec] = (), guard: Guard | None = None) -> None:
         self.guard = guard or Guard()
         self._specs = {spec.name: spec for spec in specs}
+        self._whose: tuple[str, str] | None = None
         self._open: dict[tuple[str, str, int], tuple[Any, Close, asyncio.AbstractEventLoop]] = {}
 
+    def seen_by(self, tenant: str, tool: str) -> Connections:
+        """The same connections, and the same pools, as one tool may use them for one tenant."""
+        seen = Connections(guard=self.guard)
+        seen._specs, seen._open, seen._whose = self._specs, self._open, (tenant, tool)
+        return seen
+
+    def barred(self, tenant: str, tool: str, name: str) -> str | None:
+        """Why a tool may not use the connection `name` for a tenant; None if it may, or if there is none."""
+        spec = self._specs.get(name)
+        return None if spec is None else spec.barred(tenant, tool)
+
     def names(self) -> list[str]:
-        return sorted(self._specs)
+        """Of those that may be used here."""
+        return sorted(name for name, spec in self._specs.items() if self._whose is None or spec.barred(*self._whose) is None)
 
     def get(self, name: str, *kinds: str) -> ConnectionSpec:
-        """The connection called `name`; raises StepError (NotFound) if there is none, or none of these kinds."""
+        """The connection called `name`.
+
+        Raises StepError: NotFound if there is none, or none of these kinds; PermissionDenied if it is not for whoever asks.
+        """
         spec = self._specs.get(name)
+        if spec is not None and self._whose is not None and (why := spec.barred(*self._whose)) is not None:
+            raise StepError(why, type="PermissionDenied", not_done=True)
         if spec is None:
-            close = difflib.get_close_matches(name, self._specs, 1)
+            close = difflib.get_close_matches(name, self.names(), 1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(self.names()) or 'none'}"
             raise StepError(f"there is no connection {name!r}{hint}", type="NotFound", not_done=True)
         if kinds and spec.kind not in kinds:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agiwo.definition import Checked, ToolContract, check, content_hash, load
@@ -19,6 +20,8 @@ from agiwo.service.definitions import Catalog
 from agiwo.service.ranks import label_of, rank
 from agiwo.values import shown
 
+#: Why a tenant (the first) may not use, with a tool, a connection by its name; None if it may.
+Barring = Callable[[str, str, str], str | None]
 _SHOWN = 20
 
 
@@ -53,7 +56,10 @@ class Publication:
 
 
 class Publishing:
-    """The verbs `validate` and `publish`; `models` and `secrets` are the names of model profiles and of secrets (None: not checked)."""
+    """The verbs `validate` and `publish`; `models` and `secrets` are the names of model profiles and of secrets (None: not checked).
+
+    `barred` says why a tenant's tool may not use a connection.
+    """
 
     def __init__(
         self,
@@ -62,19 +68,23 @@ class Publishing:
         tools: Callable[[], Mapping[str, ToolContract]],
         models: Collection[str] | None = None,
         secrets: Collection[str] | None = None,
+        barred: Barring | None = None,
     ) -> None:
         self._records = records
         self._catalog = catalog
         self._tools = tools
         self._models = models
         self._secrets = secrets
+        self._barred = barred
 
-    async def validate(self, text: bytes) -> Examined:
-        """Read YAML or JSON and judge it; stores nothing and never raises for a bad document."""
-        return await beside(self._judged, text)
+    async def validate(self, text: bytes, tenant: str | None = None) -> Examined:
+        """Read YAML or JSON and judge it, for a tenant if one is named; stores nothing and never raises for a bad document."""
+        return await beside(self._judged, text, tenant)
 
-    def _judged(self, text: bytes) -> Examined:
-        return Examined(check(load(text), self._tools(), models=self._models, secrets=self._secrets), text.decode("utf-8", "replace"))
+    def _judged(self, text: bytes, tenant: str | None) -> Examined:
+        barred = None if self._barred is None or tenant is None else partial(self._barred, tenant)
+        checked = check(load(text), self._tools(), models=self._models, secrets=self._secrets, barred=barred)
+        return Examined(checked, text.decode("utf-8", "replace"))
 
     async def publish(self, caller: Caller, text: bytes, change: Change = PLAIN) -> Publication:
         """Keep a version for ever; the same content again changes nothing.
@@ -83,7 +93,7 @@ class Publishing:
         Denied for a caller who is no author.
         """
         caller.need(AUTHOR)
-        examined = await self.validate(text)
+        examined = await self.validate(text, caller.tenant)
         workflow = examined.checked.workflow
         if workflow is None:
             count = len(examined.checked.errors)

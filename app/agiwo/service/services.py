@@ -23,7 +23,7 @@ from agiwo.service.definitions import Catalog
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
 from agiwo.service.keys import Keys
-from agiwo.service.publish import Publishing
+from agiwo.service.publish import Barring, Publishing
 from agiwo.service.readiness import Readiness
 from agiwo.service.repeats import Repeats
 from agiwo.service.running import Running
@@ -76,12 +76,14 @@ def build_services(
     configured_keys: ApiKeys | None = None,
     models: Collection[str] | None = None,
     secrets: Collection[str] | None = None,
+    barred: Barring | None = None,
 ) -> Services:
     """All verbs over one engine and one storage.
 
     `catalog` is also what the engine got as its definitions; `tools` gives the contracts by name; `signer` holds the secret keys of links
     and cursors; `public_url` is the address that links begin with; `configured_keys` are the API keys of the settings; `models` and
-    `secrets` are the names of model profiles and of secrets (None: not checked).
+    `secrets` are the names of model profiles and of secrets (None: not checked); `barred` says why a
+    tenant's tool may not use a connection.
     """
     instances = Instances(queries, catalog)
     triggering = Triggering(catalog, engine, records, clock, random)
@@ -90,7 +92,7 @@ def build_services(
         clock=clock,
         queries=queries,
         catalog=catalog,
-        publishing=Publishing(records, catalog, tools, models, secrets),
+        publishing=Publishing(records, catalog, tools, models, secrets, barred),
         triggering=triggering,
         running=Running(triggering, instances, following, clock),
         instances=instances,

@@ -54,6 +54,8 @@ class ConnectionSetting(BaseModel):
 
     kind: Literal["postgres", "sqlite", "smtp", "http", "folder"]
     url: SecretStr
+    tenants: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
 
     @model_validator(mode="after")
     def _known_options(self) -> ConnectionSetting:

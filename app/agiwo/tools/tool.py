@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,7 @@ def tool(
     isolation: str | None = None,
     effect_of: Callable[[Mapping[str, Any]], Effect] | None = None,
     breaker: Mapping[str, Any] | bool | None = None,
+    connections: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function.
 
@@ -92,8 +93,8 @@ def tool(
     the default of one attempt in seconds. `uses` says of a text parameter that it is `sql`, `html`, `command` or `url`. `effect` left out
     means `write`; `effect_of` is pure and says for parameters as written in a definition what such a call does. `breaker` has any of
     `failures` (in a row, 5), `open_for` (seconds, 30) and `key` (parameters, of which the first that a call has tells its circuits apart);
-    False for none, which is also what a pure tool has. Raises TypeError or ValueError if these disagree with the function, InvalidInput
-    if a schema is none.
+    False for none, which is also what a pure tool has. `connections` are parameters that name a connection. Raises TypeError or ValueError
+    if these disagree with the function, InvalidInput if a schema is none.
     """
     declared = None if effect is None else Effect(effect)
     if not NAME.fullmatch(name):
@@ -112,10 +113,13 @@ def tool(
         for parameter, use in (uses or {}).items():
             if use not in USES or parameter not in schema.get("properties", {}):
                 raise ValueError(f"{name}: uses[{parameter!r}] = {use!r}; expected a parameter, and one of {', '.join(USES)}")
-        circuit = _breaker(name, breaker if breaker is not None else declared is not Effect.PURE)
+        circuit = breaker_of(name, breaker if breaker is not None else declared is not Effect.PURE)
         for parameter in circuit.key if circuit is not None else ():
             if parameter not in schema.get("properties", {}):
                 raise ValueError(f"{name}: the breaker's key {parameter!r} is no parameter")
+        for parameter in connections:
+            if parameter not in schema.get("properties", {}):
+                raise ValueError(f"{name}: {parameter!r} names a connection and is no parameter")
         contract = ToolContract(
             name=name,
             description=description if description is not None else inspect.getdoc(function) or "",
@@ -129,6 +133,7 @@ def tool(
             sync=not inspect.iscoroutinefunction(function),
             effect_of=effect_of,
             breaker=circuit,
+            connections=tuple(connections),
         )
         return Tool(
             contract=contract,
@@ -145,7 +150,8 @@ def tool(
     return make
 
 
-def _breaker(name: str, given: Mapping[str, Any] | bool) -> Breaker | None:
+def breaker_of(name: str, given: Mapping[str, Any] | bool) -> Breaker | None:
+    """The breaker that an author wrote for the tool `name`. Raises ValueError for one that cannot be."""
     if isinstance(given, bool):
         return Breaker() if given else None
     if unknown := sorted(given.keys() - {"failures", "open_for", "key"}):

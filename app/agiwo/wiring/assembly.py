@@ -139,7 +139,14 @@ def _own_parts(settings: Settings) -> list[tuple[str, int]]:
 
 def _specs(settings: Settings) -> list[ConnectionSpec]:
     specs = [
-        ConnectionSpec(name, one.kind, _from_environment(name, one.url.get_secret_value()), one.model_extra or {})
+        ConnectionSpec(
+            name,
+            one.kind,
+            _from_environment(name, one.url.get_secret_value()),
+            one.model_extra or {},
+            None if one.tenants is None else frozenset(one.tenants),
+            None if one.tools is None else frozenset(one.tools),
+        )  # fmt: skip
         for name, one in settings.connections.items()
     ]
     try:
@@ -285,6 +292,7 @@ async def running(
         # A service without any model still takes definitions that need one: other nodes may have it.
         models=world.profiles or None,
         secrets=world.secrets.keys(),
+        barred=world.connections.barred,
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(world.connections.close)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from agiwo.definition.compile import Draft
 from agiwo.definition.contract import ToolContract
 from agiwo.definition.proof.calls import prove_calls
+from agiwo.definition.proof.connections import Barred, prove_connections
 from agiwo.definition.proof.fallbacks import prove_fallbacks
 from agiwo.definition.proof.liveness import prove_liveness
 from agiwo.definition.proof.reads import prove_reads
@@ -25,11 +26,14 @@ def prove(
     *,
     models: Collection[str] | None = None,
     secrets: Collection[str] | None = None,
+    barred: Barred | None = None,
 ) -> None:
-    """Run all proofs; `models` and `secrets` are the names that exist, None where they are not known."""
+    """Run all proofs; `models` and `secrets` are the names that exist, None where they are not known, `barred` bars connections."""
     ways = Ways(draft)
     prove_structure(ways, report)
     prove_liveness(ways, report)
     prove_calls(ways, contracts, models, report)
+    if barred is not None:
+        prove_connections(ways, barred, report)
     prove_fallbacks(ways, contracts, report)
     prove_reads(ways, report, secrets)

@@ -57,6 +57,7 @@ _SHARED: Mapping[str, Any] = {
     },
     result={"type": "array", "items": {"type": "object"}},
     keeps_off=True,
+    connections=["connection"],
 )
 async def query(
     ctx: ToolContext, query: str | Mapping[str, Any], connection: str = DEFAULT_CONNECTION, max_rows: int = MAX_ROWS
@@ -100,6 +101,7 @@ def _effect_of(parameters: Mapping[str, Any]) -> Effect:
         "additionalProperties": False,
     },
     keeps_off=True,
+    connections=["connection"],
 )
 async def execute(
     ctx: ToolContext,

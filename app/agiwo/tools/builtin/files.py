@@ -41,6 +41,7 @@ _FOLDER = {"type": "string", "default": DEFAULT_FOLDER, "description": "The name
         "additionalProperties": False,
     },
     keeps_off=True,
+    connections=["folder"],
 )
 async def read(ctx: ToolContext, path: str, folder: str = DEFAULT_FOLDER, **more: str) -> dict[str, Any]:
     """Raises StepError: NotFound, PermissionDenied for what leads out, PayloadTooLarge, ValidationError if it is not what it should be."""
@@ -99,6 +100,7 @@ def _effect_of(parameters: Mapping[str, Any]) -> Effect:
         "additionalProperties": False,
     },
     keeps_off=True,
+    connections=["folder"],
 )
 async def write(
     ctx: ToolContext,

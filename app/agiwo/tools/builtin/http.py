@@ -93,6 +93,7 @@ def effect_of(parameters: Mapping[str, Any]) -> Effect:
         "additionalProperties": False,
     },
     keeps_off=True,
+    connections=["connection"],
 )
 async def request(
     ctx: ToolContext,

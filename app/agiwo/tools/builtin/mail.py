@@ -61,6 +61,7 @@ async def _probe(idempotency_key: str, arguments: Mapping[str, Any], ctx: ToolCo
         "additionalProperties": False,
     },
     keeps_off=True,
+    connections=["connection"],
 )
 async def send(
     ctx: ToolContext,

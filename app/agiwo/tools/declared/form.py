@@ -70,6 +70,15 @@ def parameters(report: Report, value: JSON, at: Path) -> Any:
     return schema(report, {**whole, "required": needed} if needed else whole, at)
 
 
+BREAKER = ByKind(
+    "false, or an object with failures, open_for and key",
+    {
+        "boolean": flag,
+        "object": Record(
+            "a breaker", {"failures": Number(1, 10**6), "open_for": Duration(), "key": Many(Text(), 1, "a list of parameters", single=True)}
+        ),
+    },
+)
 ERROR = Record(
     "an error",
     {"type": failure_type, "message": Text(longest=2000), "retry": flag, "not_done": flag},
@@ -133,6 +142,7 @@ _SHARED: Mapping[str, Check] = {
     "description": Text(longest=10_000),
     "effect": Words(tuple(effect.value for effect in Effect)),
     "timeout": Duration(),
+    "breaker": BREAKER,
 }
 TOOL = Record(
     "a tool",
@@ -160,6 +170,7 @@ OPENAPI = Record(
         "effects": Named(Words(tuple(effect.value for effect in Effect))),
         "errors": Named(ERROR, _STATUSES, "a status or a range: 404, 500-599 or 5xx"),
         "timeout": Duration(),
+        "breaker": BREAKER,
     },
     ("document", "prefix"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agiwo.definition.contract import Effect, ToolContract
+from agiwo.definition.contract import Breaker, Effect, ToolContract
 from agiwo.definition.report import Path, Report
 from agiwo.schema import Schema
 from agiwo.tools.context import ToolContext
@@ -17,7 +17,7 @@ from agiwo.tools.declared.filling import Filling
 from agiwo.tools.declared.http import HttpProbe, HttpTool, http_probe, http_tool
 from agiwo.tools.declared.openapi import Operation
 from agiwo.tools.exchange import EFFECTS
-from agiwo.tools.tool import Probe, Tool
+from agiwo.tools.tool import Probe, Tool, breaker_of
 
 #: The argument that carries the context; no parameter of a schema can be meant by it.
 _CONTEXT = " context"
@@ -52,6 +52,7 @@ def made(declared: Mapping[str, Any], at: Path, report: Report) -> Tool:
         if "reconcile" in declared:
             report.error("misplaced_key", "only an `http` tool has a probe", (*at, "reconcile"), key=True, found="reconcile")
     result: Schema | None = declared.get("result")
+    properties = parameters.source.get("properties", {})
     contract = ToolContract(
         name=name,
         description=declared.get("description", ""),
@@ -62,8 +63,30 @@ def made(declared: Mapping[str, Any], at: Path, report: Report) -> Tool:
         timeout=declared.get("timeout"),
         uses=declared.get("uses", {}),
         reconcile=probe is not None,
+        breaker=breaker(name, declared, effect, properties, at, report),
     )
     return tool_of(contract, call, probe)
+
+
+def breaker(
+    name: str, declared: Mapping[str, Any], effect: Effect, properties: Mapping[str, Any], at: Path, report: Report
+) -> Breaker | None:
+    """The breaker of a declaration: the usual one unless it says otherwise, none for what is pure."""
+    try:
+        made = breaker_of(name, declared.get("breaker", effect is not Effect.PURE))
+    except ValueError as exc:
+        report.error("wrong_value", str(exc), (*at, "breaker"))
+        return None
+    for parameter in made.key if made is not None else ():
+        if parameter not in properties:
+            report.error(
+                "unknown_name",
+                f"there is no parameter `{parameter[:80]}`",
+                (*at, "breaker", "key"),
+                found=parameter[:80],
+                nearest=report.nearest(parameter, properties),
+            )
+    return made
 
 
 def tool_of(contract: ToolContract, call: HttpTool | CommandTool | Operation, probe: HttpProbe | None = None) -> Tool:

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any
 from urllib.parse import quote
 
-from agiwo.definition.contract import Effect, ToolContract
+from agiwo.definition.contract import Breaker, Effect, ToolContract
 from agiwo.definition.report import Path, Report
 from agiwo.definition.yaml_text import MAX_BYTES, read_text
 from agiwo.errors import InvalidInput, PermissionDeniedError, StepError, ValidationError
@@ -24,6 +24,7 @@ from agiwo.tools.declared.filling import written
 from agiwo.tools.declared.references import References, Refused, used_definitions
 from agiwo.tools.declared.statuses import Meaning, meaning_of, meanings
 from agiwo.tools.exchange import EFFECTS, Outgoing, exchange, failure, is_error, meant, read_body
+from agiwo.tools.tool import breaker_of
 from agiwo.values import encode, shown
 
 MAX_OPERATIONS = 500
@@ -233,6 +234,7 @@ def _made(
         result=None if result is None else _whole(result, definitions),
         effect=Effect(declared.get("effects", {}).get(operation["operationId"]) or EFFECTS[method]),
         timeout=declared.get("timeout"),
+        breaker=_breaker(name, declared),
     )
     try:
         for schema in (contract.parameters, contract.result):
@@ -245,6 +247,13 @@ def _made(
         name, method, base, _path(path, places), places, name_of_body, auth.get("connection"), {} if "connection" in auth else auth, errors
     )
     return contract, call
+
+
+def _breaker(name: str, declared: Mapping[str, Any]) -> Breaker | None:
+    try:
+        return breaker_of(name, declared.get("breaker", True))
+    except ValueError as exc:
+        raise Refused(str(exc)) from None
 
 
 def _parameters(references: References, item: Mapping[str, Any], operation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
