@@ -114,12 +114,8 @@ def tool(
             if use not in USES or parameter not in schema.get("properties", {}):
                 raise ValueError(f"{name}: uses[{parameter!r}] = {use!r}; expected a parameter, and one of {', '.join(USES)}")
         circuit = breaker_of(name, breaker if breaker is not None else declared is not Effect.PURE)
-        for parameter in circuit.key if circuit is not None else ():
-            if parameter not in schema.get("properties", {}):
-                raise ValueError(f"{name}: the breaker's key {parameter!r} is no parameter")
-        for parameter in connections:
-            if parameter not in schema.get("properties", {}):
-                raise ValueError(f"{name}: {parameter!r} names a connection and is no parameter")
+        _known(name, schema, "the breaker's key", circuit.key if circuit is not None else ())
+        _known(name, schema, "the name of a connection", connections)
         contract = ToolContract(
             name=name,
             description=description if description is not None else inspect.getdoc(function) or "",
@@ -148,6 +144,12 @@ def tool(
         )
 
     return make
+
+
+def _known(name: str, schema: Mapping[str, Any], what: str, parameters: Sequence[str]) -> None:
+    for parameter in parameters:
+        if parameter not in schema.get("properties", {}):
+            raise ValueError(f"{name}: {what} {parameter!r} is no parameter")
 
 
 def breaker_of(name: str, given: Mapping[str, Any] | bool) -> Breaker | None:

@@ -97,7 +97,7 @@ def test_connection_that_is_written_out_is_judged_at_publishing_for_its_tenant()
 def test_contract_of_a_tool_does_not_change_with_who_may_use_its_connections() -> None:
     """What an approval was given for is the same: the digest has no part of it."""
     assert replace(look.contract, connections=()).digest == look.contract.digest
-    with pytest.raises(ValueError, match="'nothing' names a connection and is no parameter"):
+    with pytest.raises(ValueError, match="the name of a connection 'nothing' is no parameter"):
         tool(name="a.b", connections=["nothing"])(look.function)
 
 
