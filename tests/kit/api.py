@@ -17,6 +17,7 @@ from agiwo.clock import SystemClock
 from agiwo.console import approval_page
 from agiwo.definition.compiled import Kind
 from agiwo.engine.node import Engine
+from agiwo.executors.breakers import Breakers
 from agiwo.executors.tool_call import ToolCalls
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, Succeeded
@@ -191,6 +192,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         queries=queries,
         answered=PostgresAnsweredCalls(pool),
         keys=PostgresKeys(pool),
+        breakers=Breakers(clock),
         catalog=catalog,
         tools=registry.contracts,
         clock=clock,

@@ -20,7 +20,7 @@ from agiwo.engine.events import Event, Happening, Observe
 from agiwo.errors import Failure, ValueRefused, words_of
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, NotBegun, Outcome, Stopped, Succeeded
-from agiwo.ports.executor import TIMED_OUT, Circumstances, Executor, ProbeAnswer
+from agiwo.ports.executor import SILENT, TIMED_OUT, Circumstances, Executor, ProbeAnswer
 from agiwo.values import JSON, MAX_VALUE, check, size
 
 #: Seconds after which a call that has not returned is no longer counted as standing between effect and commit, until it returns: the world
@@ -182,7 +182,7 @@ class Attempts:
         if (due := attempt.signed + heartbeat) > self._loop.time():
             attempt.beat = self._loop.call_at(due, self._listen, attempt, heartbeat)
         else:
-            self._stop(attempt, "heartbeat")
+            self._stop(attempt, SILENT)
 
     # ------------------------------------------------------------ stopping
 
@@ -233,7 +233,7 @@ class Attempts:
             outcome = self._stopped(attempt, clean=True)
         elif (error := task.exception()) is not None:
             outcome = _mistake(attempt, error)
-        elif attempt.stop_reason in (TIMED_OUT, "heartbeat"):
+        elif attempt.stop_reason in (TIMED_OUT, SILENT):
             outcome = self._stopped(attempt, clean=True)  # it came too late, whatever it is
         else:
             outcome = _storable(task.result())
@@ -266,7 +266,7 @@ class Attempts:
         if attempt.stop_reason == TIMED_OUT:
             message = f"no result within {call.timeout:g} s"
             return Failed(Failure("Timeout", message, details=None if clean else {"stopped": False}))
-        if attempt.stop_reason == "heartbeat":
+        if attempt.stop_reason == SILENT:
             details = {"clock": "heartbeat", "progress": _kept(attempt.progress)} | ({} if clean else {"stopped": False})
             return Failed(Failure("Timeout", f"no sign of life within {call.heartbeat:g} s", details=details))
         if attempt.stop_reason is None:

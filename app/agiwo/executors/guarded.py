@@ -16,7 +16,7 @@ from agiwo.executors.breakers import Breakers, Pass
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, Succeeded
 from agiwo.ports.breakers import Circuit
-from agiwo.ports.executor import TIMED_OUT, Circumstances, Executor, ProbeAnswer
+from agiwo.ports.executor import SILENT, TIMED_OUT, Circumstances, Executor, ProbeAnswer
 
 #: Seconds beyond its time after which a call that has not come back counts as failed: a thread that hangs is never seen to end.
 OVERDUE = 1.0
@@ -50,8 +50,8 @@ class GuardedCalls:
         try:
             outcome = await self._inner.perform(call, where)
         except asyncio.CancelledError as exc:
-            # At its deadline it has failed; if it was stopped for any other reason, that says nothing of the other side.
-            if TIMED_OUT in exc.args or loop.time() - begun >= call.timeout:
+            # Silent, or at its deadline, it has failed; if it was stopped for any other reason, that says nothing of the other side.
+            if exc.args[:1] in ((TIMED_OUT,), (SILENT,)) or loop.time() - begun >= call.timeout:
                 self._breakers.ended(leave, late)
             raise
         else:

@@ -73,4 +73,6 @@ def _digest(call: StartAttempt, where: Circumstances) -> CallDigest:
 
 def _asked_for(step: Step) -> float | None:
     fallback = step.fallback
+    if step.callback is not None:
+        return None  # what the call gives is not its result
     return fallback.step.recall if fallback is not None and fallback.kind is FallbackKind.LAST_GOOD else None

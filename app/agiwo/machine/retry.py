@@ -1,8 +1,8 @@
 """Whether a failed attempt is followed by another, and when: LANGUAGE 5, "Retry".
 
 Pure: the random draw is given. The formula: delay x backoff^(tries - 1), at most `max_delay`, at least `Retry-After` (of which a day
-counts); plus jitter x draw of that (of no more than `max_delay`), so that those who were told to come back at one time do not come at one
-time.
+counts); plus jitter x draw of that (of no more than `max_delay`), and no less than `SPREAD` x draw where `Retry-After` sets the wait: those
+who were told to come back at one time do not come at one time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from agiwo.machine.view import scope_of
 
 #: Seconds that the other side can make us wait at most, so that a nonsensical `Retry-After` keeps no step for years.
 MOST_ASKED = 86_400.0
+#: Seconds over which those are spread, whatever their policy says, whom the other side told one moment.
+SPREAD = 2.0
 #: An unsafe call that provably did nothing may be tried again this often, although its policy says one attempt.
 NOT_DONE_TRIES = 3
 
@@ -52,6 +54,8 @@ def delay_of(policy: Retry, tries: int, draw: float, floor: float | None = None)
     delay = policy.delay * policy.backoff ** min(tries - 1, 64)
     if policy.max_delay is not None:
         delay = min(delay, policy.max_delay)
-    delay = max(delay, min(floor or 0.0, MOST_ASKED))
+    asked = min(floor or 0.0, MOST_ASKED)
+    least = min(asked, SPREAD) if asked >= delay else 0.0
+    delay = max(delay, asked)
     spread = delay if policy.max_delay is None else min(delay, policy.max_delay)
-    return min(delay + policy.jitter * draw * spread, MAX_SECONDS)
+    return min(delay + draw * max(policy.jitter * spread, least), MAX_SECONDS)

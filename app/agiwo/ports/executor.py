@@ -10,8 +10,8 @@ from uuid import UUID
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, Succeeded
 
-#: What a cancellation says (its first argument) that comes at an attempt's deadline.
-TIMED_OUT = "timeout"
+#: What a cancellation says (its first argument) that comes at an attempt's deadline, or because it gave no sign of life.
+TIMED_OUT, SILENT = "timeout", "heartbeat"
 
 #: A sign of life of a long call, from any thread, with what it wants said of its progress (a JSON value).
 Sign = Callable[[Any], None]
@@ -48,7 +48,7 @@ class ProbeAnswer:
 class Executor(Protocol):
     """Carries out calls. Cancelled by asyncio at the deadline or when the machine asks; it must then let the cancellation through.
 
-    The cancellation says why: TIMED_OUT, or the machine's reason.
+    The cancellation says why: TIMED_OUT, SILENT, or the machine's reason.
     """
 
     async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed: ...

@@ -13,12 +13,14 @@ from agiwo.clock import Clock
 from agiwo.definition.contract import ToolContract
 from agiwo.engine.node import Engine
 from agiwo.ports.answered import AnsweredCalls
+from agiwo.ports.breakers import BreakerSwitch
 from agiwo.ports.keys import KeyStore
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.service.approvals import Approvals
 from agiwo.service.callbacks import Callbacks
 from agiwo.service.callers import ApiKeys
+from agiwo.service.circuits import Circuits
 from agiwo.service.definitions import Catalog
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
@@ -54,6 +56,7 @@ class Services:
     database: Readiness
     repeats: Repeats
     keys: Keys
+    circuits: Circuits
 
     async def ready(self) -> Mapping[str, bool]:
         """What has to work before work is sent here, part by part."""
@@ -67,6 +70,7 @@ def build_services(
     queries: Queries,
     answered: AnsweredCalls,
     keys: KeyStore,
+    breakers: BreakerSwitch,
     catalog: Catalog,
     tools: Callable[[], Mapping[str, ToolContract]],
     clock: Clock,
@@ -107,4 +111,5 @@ def build_services(
         database=Readiness(queries.ready),
         repeats=Repeats(answered, clock),
         keys=Keys(keys, records, clock, random, configured_keys or ApiKeys()),
+        circuits=Circuits(breakers, records),
     )

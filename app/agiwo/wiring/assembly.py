@@ -38,7 +38,7 @@ from agiwo.outbound.folder import Folder
 from agiwo.outbound.guard import Guard
 from agiwo.outbound.service import HttpService
 from agiwo.ports.answered import AnsweredCalls
-from agiwo.ports.breakers import BreakerNews, BreakerSwitch
+from agiwo.ports.breakers import BreakerNews
 from agiwo.ports.executor import Executor
 from agiwo.ports.keys import KeyStore
 from agiwo.ports.last_good import LastGood
@@ -75,13 +75,12 @@ Line = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stands and runs; `exposition` gives the metrics and their content type, `breakers` the circuits of this node."""
+    """What stands and runs; `exposition` gives the metrics and their content type."""
 
     services: Services
     engine: Engine
     keys: KeyRing
     exposition: Callable[[], tuple[bytes, str]]
-    breakers: BreakerSwitch
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +281,7 @@ async def running(
         queries=storage.queries,
         answered=storage.answered,
         keys=storage.keys,
+        breakers=breakers,
         catalog=catalog,
         tools=world.registry.contracts,
         clock=clock,
@@ -306,7 +306,7 @@ async def running(
         await engine.start()
         stack.push_async_callback(engine.drain, settings.drain)
         ring = KeyRing(configured, storage.keys, clock)
-        yield Parts(services, engine, ring, lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST), breakers)
+        yield Parts(services, engine, ring, lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST))
 
 
 def _notices(settings: Settings, world: World, clock: Clock, links: ApprovalLinks) -> ApprovalNotices:

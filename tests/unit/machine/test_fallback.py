@@ -427,6 +427,7 @@ WRITE = "id: a, type: tool_call, tool: t.write"
         (f"{CALL}, fallback: {{value: '{{{{ result }}}}'}}", "not_there", "error /steps/0/fallback/value"),
         (f"{CALL}, parameters: {{fallback: '{{{{ error.type }}}}'}}", "not_there", "error /steps/0/parameters/fallback"),
         (f"{CALL}, fallback: {{value: '{{{{ secrets.X }}}}'}}", "template", "error /steps/0/fallback/value"),
+        (f"{CALL}, completion: callback, fallback: {{last_good: 1h}}", "no_effect", "error /steps/0/fallback/last_good"),
         (f"{WRITE}, fallback: {{last_good: 1h}}", "unsafe_fallback", "error /steps/0/fallback/last_good"),
         (f"{WRITE}, fallback: {{tool: t.write}}", "fallback_after_write", "warning /steps/0/fallback/tool"),
         (f"{CALL}, requires_approval: true, fallback: {{tool: t.write}}", "fallback_not_shown", "warning /steps/0/fallback/tool"),

@@ -22,7 +22,9 @@ NO_POLICY = Retry(3, 1.0, backoff=2.0, max_delay=60.0, jitter=1.0, by_author=Fal
         (Retry(9, 0.0, backoff=3.0, jitter=1.0), 0.5, None, [0, 0, 0, 0]),
         (NO_POLICY, 0.0, None, [1, 2, 4, 8, 16, 32, 60, 60]),
         (NO_POLICY, 0.5, None, [1.5, 3, 6, 12, 24, 48, 90, 90]),
-        (Retry(9, 2.0), 0.5, 7.0, [7, 7, 7]),
+        (Retry(9, 2.0), 0.5, 7.0, [8, 8, 8]),
+        (Retry(9, 9.0), 0.5, 7.0, [9, 9, 9]),
+        (Retry(9, 0.0), 0.5, 0.5, [0.75, 0.75]),
         (Retry(9, 2.0, backoff=3.0, jitter=1.0), 0.0, 7.0, [7, 7, 18]),
         # REQ-12: those who were told one moment do not all come at it, and a wait of a day is not doubled.
         (NO_POLICY, 0.5, 7.0, [10.5, 10.5, 10.5, 12]),

@@ -61,6 +61,9 @@ def _tool(
 
 
 def _last_good(step: Step, at: Path, report: Report) -> None:
+    if step.callback is not None:
+        message = "what is called back later is not kept, so there is no last good result; use `value` or `tool`"
+        report.error("no_effect", message, at, key=True, expected="value or tool")
     if not step.effect.safe_to_repeat:
         report.error(
             "unsafe_fallback",
