@@ -38,6 +38,8 @@ TOOL_TIMEOUT = 30.0
 MODEL_TIMEOUT = 120.0
 CALLBACK_TIMEOUT = 24 * 3600.0
 TRIES = 3
+#: How often a model is asked again for an answer that fits `output_schema`.
+REPAIRS = 2
 MAX_ITERATIONS = 100
 CALLS = (Kind.TOOL_CALL, Kind.LLM_TASK)
 
@@ -165,7 +167,7 @@ class _StepCompiler:
             parameters_schema=None if contract is None else Schema.compile(contract.parameters),
             arguments=self._arguments(contract),
             llm=self._llm(),
-            repair_attempts=(source.get("repair") or {}).get("max_attempts", 1),
+            repair_attempts=(source.get("repair") or {}).get("max_attempts", REPAIRS),
             output_schema=source.get("output_schema"),
             timeout=self._timeout(contract),
             total_timeout=source.get("total_timeout", self.defaults.get("total_timeout")) if self.kind in CALLS else None,

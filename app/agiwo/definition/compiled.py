@@ -177,7 +177,7 @@ class Step:
     parameters_schema: Schema | None = None
     arguments: ValueTemplate | None = None
     llm: Mapping[str, Any] = field(default_factory=dict)
-    repair_attempts: int = 1
+    repair_attempts: int = 2
     output_schema: Schema | None = None
     timeout: float = 30.0
     total_timeout: float | None = None

@@ -102,8 +102,10 @@ llm: Check = ByKind("the name of a model profile, or an object", {
             "temperature": Number(0, 2, whole=False),
             "max_tokens": Number(1, 10_000_000),
             "seed": Number(0, 2**63 - 1),
+            "structured": Words(("json_schema", "tool", "json_object", "prompt")),
+            "on_truncated": Words(("fail", "raise_limit")),
+            "fallback": Many(name, 1, "a list of model profiles", single=True),
         },
-        later=("fallback", "structured"),
     ),
 })  # fmt: skip
 

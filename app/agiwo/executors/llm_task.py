@@ -14,17 +14,24 @@ from agiwo.errors import Failure, InvalidInput, StepError
 from agiwo.executors.secrets import Lent
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, Succeeded
+from agiwo.models.ladder import Rungs
 from agiwo.models.profile import ModelProfile
 from agiwo.models.protocol import ModelProvider
-from agiwo.models.task import ModelTask, run_model_task
+from agiwo.models.task import ModelTask, Way, run_model_task
 from agiwo.ports.executor import Circumstances, ProbeAnswer
+from agiwo.ports.model_limits import ModelLimits
 from agiwo.tools.context import ToolContext
 
 DEFAULT_PROFILE = "default"
+#: The share of an attempt's time, and the seconds at most, that are kept for writing down what the calls came to when time runs out.
+_LAST_WORDS = (0.05, 0.5)
 
 
 class ModelTasks:
-    """The executor of `llm_task`. `profiles` are the service's model profiles by name; `provider_for` gives the open way to one."""
+    """The executor of `llm_task`.
+
+    `profiles` are the service's model profiles by name; `provider_for` gives the open way to one; `limits` holds calls back (None: never).
+    """
 
     def __init__(
         self,
@@ -33,20 +40,23 @@ class ModelTasks:
         clock: Clock,
         *,
         secrets: Mapping[str, str] | None = None,
+        limits: ModelLimits | None = None,
     ) -> None:
         self._profiles = profiles
         self._provider_for = provider_for
         self._clock = clock
         self._secrets = secrets or {}
+        self._limits = limits
+        self._rungs = Rungs(clock)
         self._providers: dict[str, ModelProvider] = {}
 
     async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
         lent = Lent(self._secrets)
         try:
-            profile = self._profile(call.step.llm)
             arguments = lent.fill(call.arguments, call.secrets)
-            task = self._task(call, where, profile, arguments, lent)
-            result = await run_model_task(profile, self._provider(profile), task, self._clock)
+            ways = self._ways(call.step.llm)
+            task = self._task(call, where, arguments, lent)
+            result = await run_model_task(ways, task, self._clock, rungs=self._rungs, limits=self._limits)
         except InvalidInput as exc:
             reason = "; ".join(problem.message for problem in exc.problems) or exc.message
             return Failed(Failure("ValidationError", f"the model profile does not allow this step's `llm`: {reason}", not_done=True))
@@ -68,8 +78,16 @@ class ModelTasks:
             await provider.close()
         self._providers.clear()
 
-    def _profile(self, llm: Mapping[str, Any]) -> ModelProfile:
-        name = llm.get("profile", DEFAULT_PROFILE)
+    def _ways(self, llm: Mapping[str, Any]) -> list[Way]:
+        """The profile that the step names, and those that it falls back on."""
+        first = self._profile(llm.get("profile", DEFAULT_PROFILE))
+        ways = [Way(first, self._provider(first), first.options(llm))]
+        for name in llm.get("fallback", ()):
+            profile = self._profile(name)
+            ways.append(Way(profile, self._provider(profile), profile.fallback_options(llm)))
+        return ways
+
+    def _profile(self, name: str) -> ModelProfile:
         profile = self._profiles.get(name)
         if profile is None:
             there = ", ".join(sorted(self._profiles)) or "none"
@@ -82,7 +100,7 @@ class ModelTasks:
             provider = self._providers[profile.name] = self._provider_for(profile)
         return provider
 
-    def _task(self, call: StartAttempt, where: Circumstances, profile: ModelProfile, arguments: Mapping[str, Any], lent: Lent) -> ModelTask:
+    def _task(self, call: StartAttempt, where: Circumstances, arguments: Mapping[str, Any], lent: Lent) -> ModelTask:
         step = call.step
         trace = ToolContext(
             instance_id=str(where.instance_id),
@@ -91,15 +109,17 @@ class ModelTasks:
             attempt=call.attempt,
             trace_id=where.trace_id or "0" * 32,
         )
+        share, most = _LAST_WORDS
         return ModelTask(
             task_prompt=arguments["task_prompt"],
-            options=profile.options({key: value for key, value in step.llm.items() if key != "profile"}),
             system_prompt=arguments.get("system_prompt"),
+            include=arguments.get("include"),
             output_schema=None if step.output_schema is None else step.output_schema.source,
             repairs=step.repair_attempts,
-            deadline=call.timeout,
+            deadline=call.timeout - min(call.timeout * share, most),
             headers={"traceparent": trace.traceparent()},
             mask=lent.hide,
+            last_try=call.attempt >= step.retry.max_attempts,
         )
 
 

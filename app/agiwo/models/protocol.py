@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from agiwo.values import JSON
@@ -14,18 +15,20 @@ from agiwo.values import JSON
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one or more calls; `cached_tokens` are part of the input and `reasoning_tokens` of the output."""
+    """Tokens of one or more calls; what was read from or written to a cache is part of the input, `reasoning_tokens` of the output."""
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
         )
 
@@ -33,7 +36,8 @@ class Usage:
         return {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
             "reasoning_tokens": self.reasoning_tokens,
         }
 
@@ -46,10 +50,23 @@ class Message:
     content: str
 
 
+class Mode(StrEnum):
+    """How an endpoint is asked for JSON of a schema, the surest first."""
+
+    JSON_SCHEMA = "json_schema"  # the endpoint enforces the schema
+    TOOL = "tool"  # the answer comes as the arguments of the one function that the model must call
+    JSON_OBJECT = "json_object"  # the endpoint enforces JSON, the schema stands in the prompt
+    PROMPT = "prompt"  # the schema stands in the prompt
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """The form that the answer is asked to have: a JSON Schema under a name; `strict` where the endpoint may enforce it."""
+    """The form that the answer is asked to have: a JSON Schema under a name; `strict` where the endpoint may enforce it.
 
+    Where `mode` carries no schema over the wire, it stands in the messages already.
+    """
+
+    mode: Mode
     name: str
     schema: Mapping[str, JSON]
     strict: bool
@@ -76,8 +93,9 @@ class ModelRequest:
 class ModelReply:
     """One whole answer.
 
-    `text` is None where the model gave none; `finish_reason` is the endpoint's own word; `usage` None where it did not say;
-    `raw` is the body as received, fit to be stored; `latency` counts seconds.
+    `text` is None where the model gave none; `arguments` is the JSON text with which it called the function that it was given, None if it
+    called none; `finish_reason` is the endpoint's own word; `usage` None where it did not say; `raw` is the body as received, fit to be
+    stored; `latency` counts seconds.
     """
 
     text: str | None
@@ -88,6 +106,7 @@ class ModelReply:
     model: str
     request_id: str | None
     latency: float
+    arguments: str | None = None
 
 
 class ModelProvider(Protocol):

@@ -13,7 +13,10 @@ from agiwo.errors import Unavailable
 from agiwo.models.profile import ModelProfile
 from agiwo.models.protocol import ModelProvider
 
-_ADAPTERS: Mapping[str, tuple[str, str]] = {"openai": ("agiwo.models.openai", "OpenAIProvider")}
+_ADAPTERS: Mapping[str, tuple[str, str]] = {
+    "openai": ("agiwo.models.openai", "OpenAIProvider"),
+    "anthropic": ("agiwo.models.anthropic", "AnthropicProvider"),
+}
 
 
 def provider_for(profile: ModelProfile, clock: Clock | None = None) -> ModelProvider:

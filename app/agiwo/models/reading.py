@@ -49,6 +49,10 @@ class Reader:
             return None
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.optional(key, bool, "true or false")
+        return default if value is None else bool(value)
+
     def text(self, key: str) -> str:
         value = self.optional(key, str, "text")
         if value is None and self.data.get(key) is None or value == "":

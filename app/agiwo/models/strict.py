@@ -5,7 +5,7 @@ It never widens or replaces the author's own schema, against which every answer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,25 @@ WRAP = "value"
 
 
 @dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a kind of endpoint takes as a schema that it enforces.
+
+    With `nullable` an optional property is sent as a required one that may be null, else it stays optional. `most_optional` and
+    `most_unions` bound optional properties and places with several types; None: no bound.
+    """
+
+    nullable: bool = True
+    recursion: bool = True
+    most_optional: int | None = None
+    most_unions: int | None = None
+
+
+OPENAI = Dialect()
+ANTHROPIC = Dialect(nullable=False, recursion=False, most_optional=24, most_unions=16)
+DIALECTS: Mapping[str, Dialect] = {"openai": OPENAI, "anthropic": ANTHROPIC}
+
+
+@dataclass(frozen=True, slots=True)
 class SentSchema:
     """What goes over the wire: `strict` if the endpoint may enforce it; `wrapped` if the value stands under the key `value`."""
 
@@ -33,26 +52,89 @@ class SentSchema:
     wrapped: bool = False
 
 
-class _NotStrict(Exception):
-    """The schema says something that the strict form cannot say."""
+class NotStrict(Exception):
+    """The schema says something that the strict form cannot say; the text says what."""
 
 
-def sent_schema(schema: Mapping[str, JSON]) -> SentSchema:
+def sent_schema(schema: Mapping[str, JSON], dialect: Dialect = OPENAI, *, always_object: bool = False) -> SentSchema:
     """The form of `schema` that is sent.
 
-    Strict where every object is closed and every property known: optional properties become nullable (`without_added_nulls` takes those
-    nulls away again), narrowing keywords go into the description. Else the schema as it is, not strict. An answer that is no object is
-    wrapped in one, since endpoints take only objects at the top.
+    Strict where every object is closed and every property known: optional properties become nullable where the dialect wants it
+    (`without_added_nulls` takes those nulls away again), narrowing keywords go into the description. Else the schema as it is, not strict.
+    An answer that is no object is wrapped in one in the strict form, since endpoints take only objects at the top; with `always_object` in
+    the other one too.
     """
+    try:
+        return strict_schema(schema, dialect)
+    except NotStrict:
+        return object_schema(schema) if always_object else SentSchema(dict(schema), strict=False)
+
+
+def object_schema(schema: Mapping[str, JSON]) -> SentSchema:
+    """The schema as it is, wrapped in an object if it is none."""
+    if _is_object(schema):
+        return SentSchema(dict(schema), strict=False)
+    return SentSchema(_wrapped(dict(schema)), strict=False, wrapped=True)
+
+
+def strict_schema(schema: Mapping[str, JSON], dialect: Dialect = OPENAI) -> SentSchema:
+    """The form of `schema` that an endpoint of this dialect can enforce. Raises NotStrict, which says why there is none."""
     wrapped = not _is_object(schema)
     try:
-        if wrapped:
-            body = _strict(schema)
-            definitions: dict[str, JSON] = {key: body.pop(key) for key in ("$defs", "definitions") if key in body}
-            return SentSchema({**_object({WRAP: body}), **definitions}, strict=True, wrapped=True)
-        return SentSchema(_strict(schema), strict=True)
-    except (_NotStrict, RecursionError):
-        return SentSchema(dict(schema), strict=False)
+        body = _strict(schema, dialect)
+    except RecursionError:
+        raise NotStrict("it is nested too deep") from None
+    _bounded(body, dialect)
+    return SentSchema(_wrapped(body) if wrapped else body, strict=True, wrapped=wrapped)
+
+
+def _wrapped(body: dict[str, JSON]) -> dict[str, JSON]:
+    definitions: dict[str, JSON] = {key: body.pop(key) for key in ("$defs", "definitions") if key in body}
+    return {**_object({WRAP: body}), **definitions}
+
+
+def _bounded(body: Mapping[str, JSON], dialect: Dialect) -> None:
+    if not dialect.recursion and _recursive(body):
+        raise NotStrict("it refers to itself")
+    optional = unions = 0
+    for part in _parts(body):
+        properties = part.get("properties")
+        if isinstance(properties, Mapping):
+            optional += len(properties) - len(part.get("required", ()))
+        unions += "anyOf" in part or isinstance(part.get("type"), list)
+    if dialect.most_optional is not None and optional > dialect.most_optional:
+        raise NotStrict(f"it has {optional} optional properties, and {dialect.most_optional} are taken")
+    if dialect.most_unions is not None and unions > dialect.most_unions:
+        raise NotStrict(f"it has {unions} places with several types, and {dialect.most_unions} are taken")
+
+
+def _parts(schema: JSON) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    for key in ("properties", "$defs", "definitions"):
+        for inner in (schema.get(key) or {}).values():
+            yield from _parts(inner)
+    for inner in schema.get("anyOf", ()):
+        yield from _parts(inner)
+    yield from _parts(schema.get("items"))
+
+
+def _recursive(body: Mapping[str, JSON]) -> bool:
+    """Whether following its references may come back to a place."""
+    clear: set[str] = set()
+
+    def comes_back(schema: JSON, way: frozenset[str]) -> bool:
+        for part in _parts(schema):
+            reference = str(part["$ref"]) if "$ref" in part else None
+            if reference is None or reference in clear:
+                continue
+            if reference in way or not reference.startswith("#/") or comes_back(_resolved(reference, body), way | {reference}):
+                return True
+            clear.add(reference)
+        return False
+
+    return comes_back({key: part for key, part in body.items() if key not in ("$defs", "definitions")}, frozenset())
 
 
 def _is_object(schema: Mapping[str, JSON]) -> bool:
@@ -63,43 +145,43 @@ def _object(properties: dict[str, JSON]) -> dict[str, JSON]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _strict(schema: Any) -> dict[str, JSON]:
+def _strict(schema: Any, dialect: Dialect) -> dict[str, JSON]:
     if not isinstance(schema, Mapping):
-        raise _NotStrict
+        raise NotStrict("a schema in it is no object")
     unknown = [key for key in schema if key not in (*_KEPT, *_SAID, *_DROPPED, *_HANDLED) and not key.startswith("x-")]
     if unknown:
-        raise _NotStrict
+        raise NotStrict(f"`{unknown[0]}` cannot be said in it")
     out: dict[str, JSON] = {key: schema[key] for key in _KEPT if key in schema}
-    _choices(schema, out)
+    _choices(schema, out, dialect)
     for key in ("$defs", "definitions"):
         if key in schema:
-            out[key] = {name: _strict(inner) for name, inner in schema[key].items()}
+            out[key] = {name: _strict(inner, dialect) for name, inner in schema[key].items()}
     kinds = _kinds(out)
     if "object" in kinds:
-        _close(schema, out)
+        _close(schema, out, dialect)
     if "array" in kinds:
-        out["items"] = _strict(schema.get("items"))
+        out["items"] = _strict(schema.get("items"), dialect)
     if not kinds and "anyOf" not in out and "$ref" not in out:
-        raise _NotStrict
+        raise NotStrict("a place in it names no type")
     said = [f"{key}: {encode(schema[key])}" for key in _SAID if key in schema]
     if said:
         out["description"] = "\n".join([*([str(out["description"])] if out.get("description") else []), *said])
     return out
 
 
-def _choices(schema: Mapping[str, JSON], out: dict[str, JSON]) -> None:
+def _choices(schema: Mapping[str, JSON], out: dict[str, JSON], dialect: Dialect) -> None:
     if "const" in schema:
         out["enum"] = [schema["const"]]
     if "anyOf" in schema and "oneOf" in schema:
-        raise _NotStrict
+        raise NotStrict("`anyOf` stands beside `oneOf`")
     for key in ("anyOf", "oneOf"):
         if key in schema:
-            out["anyOf"] = [_strict(inner) for inner in schema[key]]
+            out["anyOf"] = [_strict(inner, dialect) for inner in schema[key]]
     if "enum" in out and "type" not in out:
         kinds = sorted({kind_of(value) for value in out["enum"]})
         out["type"] = kinds[0] if len(kinds) == 1 else kinds
     if "enum" in out and any(isinstance(value, list | dict) for value in out["enum"]):
-        raise _NotStrict
+        raise NotStrict("an `enum` holds lists or objects")
 
 
 def _kinds(schema: Mapping[str, JSON]) -> list[str]:
@@ -107,14 +189,19 @@ def _kinds(schema: Mapping[str, JSON]) -> list[str]:
     return [kinds] if isinstance(kinds, str) else list(kinds)
 
 
-def _close(schema: Mapping[str, JSON], out: dict[str, JSON]) -> None:
+def _close(schema: Mapping[str, JSON], out: dict[str, JSON], dialect: Dialect) -> None:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or schema.get("additionalProperties", False) not in (False, True):
-        raise _NotStrict
+        raise NotStrict("an object in it does not name its properties")
     required = schema.get("required", [])
     if any(name not in properties for name in required):
-        raise _NotStrict
-    closed = _object({name: _strict(inner) if name in required else _nullable(_strict(inner)) for name, inner in properties.items()})
+        raise NotStrict("it requires a property that it does not name")
+    made = {name: _strict(inner, dialect) for name, inner in properties.items()}
+    if dialect.nullable:
+        made = {name: inner if name in required else _nullable(inner) for name, inner in made.items()}
+    closed = _object(made)
+    if not dialect.nullable:
+        closed["required"] = [name for name in properties if name in required]
     out.update({key: value for key, value in closed.items() if key != "type"})
 
 

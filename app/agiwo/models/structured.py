@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 from agiwo.errors import InvalidInput, ValidationError, ValueRefused
-from agiwo.models.protocol import ModelReply
-from agiwo.models.strict import WRAP, SentSchema, sent_schema, without_added_nulls
+from agiwo.models.protocol import Mode, ModelReply
+from agiwo.models.strict import OPENAI, WRAP, Dialect, SentSchema, object_schema, sent_schema, without_added_nulls
 from agiwo.schema import Schema
 from agiwo.values import JSON, canonical, check, decode_strict, shown
 
@@ -34,6 +34,8 @@ class End(StrEnum):
     TRUNCATED = "truncated"  # a limit cut it off
     REFUSED = "refused"  # the model or a filter declined
     TOOL_CALL = "tool_call"  # it wants a tool
+    TOO_LONG = "too_long"  # prompt and answer together do not fit the model
+    PAUSED = "paused"  # it would go on if it were asked to
     UNKNOWN = "unknown"  # a word that we do not know proves nothing
 
 
@@ -42,6 +44,8 @@ _ENDS: Mapping[str, End] = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), End.TRUNCATED),
     **dict.fromkeys(("content_filter", "refusal", "safety"), End.REFUSED),
     **dict.fromkeys(("tool_calls", "tool_use", "function_call"), End.TOOL_CALL),
+    "model_context_window_exceeded": End.TOO_LONG,
+    "pause_turn": End.PAUSED,
 }
 
 
@@ -80,14 +84,21 @@ class Expected:
     sent: SentSchema
 
 
-def expect(schema: Mapping[str, JSON]) -> Expected:
-    """All that is needed to ask for, and to check, a value of `schema`; raises StepError (ValidationError) if it is no JSON Schema."""
-    compiled = _compiled(schema)
+def expect(schema: Mapping[str, JSON], mode: Mode = Mode.JSON_SCHEMA, dialect: Dialect = OPENAI) -> Expected:
+    """All that is needed to ask for, and to check, a value of `schema` in this mode.
+
+    Raises StepError (ValidationError) if it is no JSON Schema.
+    """
+    compiled = compiled_schema(schema)
     # Sent in the author's order, which the compiled form does not keep: models write properties in the order of the schema.
-    return Expected(compiled, sent_schema(schema))
+    if mode in (Mode.JSON_SCHEMA, Mode.TOOL):
+        return Expected(compiled, sent_schema(schema, dialect, always_object=mode is Mode.TOOL))
+    if mode is Mode.JSON_OBJECT:
+        return Expected(compiled, object_schema(schema))
+    return Expected(compiled, SentSchema(dict(schema), strict=False))
 
 
-def _compiled(schema: Mapping[str, JSON]) -> Schema:
+def compiled_schema(schema: Mapping[str, JSON]) -> Schema:
     try:
         return Schema.compile(schema)
     except InvalidInput as exc:
@@ -103,18 +114,20 @@ def parse_reply(reply: ModelReply, expected: Expected | None, max_tokens: int | 
 
     `max_tokens` is the limit that was asked for, named when the answer was cut off.
     """
-    problem = _not_complete(reply, max_tokens)
+    problem = _not_complete(reply, expected, max_tokens)
     if problem is not None:
         return problem
     text = reply.text or ""
-    if not text:
-        return OutputProblem("OutputInvalid", "empty", "the model answered with nothing")
     if expected is None:
+        if not text:
+            return OutputProblem("OutputInvalid", "empty", "the model answered with nothing")
         return _keepable(text) or Parsed(text, "text")
-    return _first_fitting(text, expected)
+    if not text and not reply.arguments:
+        return OutputProblem("OutputInvalid", "empty", "the model answered with nothing")
+    return _first_fitting(text, reply.arguments, expected)
 
 
-def _not_complete(reply: ModelReply, max_tokens: int | None) -> OutputProblem | None:
+def _not_complete(reply: ModelReply, expected: Expected | None, max_tokens: int | None) -> OutputProblem | None:
     end = end_of(reply.finish_reason)
     if end is End.TRUNCATED:
         now = "not set" if max_tokens is None else f"now {max_tokens}"
@@ -122,7 +135,11 @@ def _not_complete(reply: ModelReply, max_tokens: int | None) -> OutputProblem | 
     if end is End.REFUSED or reply.refusal:
         said = f": {shown(reply.refusal, 300)}" if reply.refusal else f" ({reply.finish_reason})"
         return OutputProblem("Refused", "refusal", f"the model or its filter refused{said}")
-    if end is End.TOOL_CALL:
+    if end is End.TOO_LONG:
+        return OutputProblem("ContextTooLong", "context", "the prompt and its answer do not fit the model's context")
+    if end is End.PAUSED:
+        return OutputProblem("Unavailable", "incomplete", "the answer is incomplete: the model paused")
+    if end is End.TOOL_CALL and (expected is None or reply.arguments is None):
         return OutputProblem("OutputInvalid", "tool_call", "the model called a tool, and none was offered")
     if end is End.UNKNOWN:
         return OutputProblem("Unavailable", "incomplete", f"the answer ended with {shown(reply.finish_reason)}, which proves no end")
@@ -138,16 +155,17 @@ def _keepable(value: JSON) -> OutputProblem | None:
     return None
 
 
-def _first_fitting(text: str, expected: Expected) -> Parsed | OutputProblem:
+def _first_fitting(text: str, arguments: str | None, expected: Expected) -> Parsed | OutputProblem:
     told: OutputProblem | None = None
-    for source, value in _candidates(text):
+    for source, value in _candidates(text, arguments):
         answer = _fit(value, expected, source)
         if isinstance(answer, Parsed):
             return answer
         if answer.reason == "not_storable":
             return answer
         told = told or answer
-    return told or OutputProblem("OutputInvalid", "parse", _why_no_json(text), (_why_no_json(text),), askable=True)
+    why = _why_no_json(text or arguments or "")
+    return told or OutputProblem("OutputInvalid", "parse", why, (why,), askable=True)
 
 
 def _why_no_json(text: str) -> str:
@@ -205,8 +223,10 @@ def _is_the_schema(value: JSON, expected: Expected) -> bool:
     return own in (canonical(expected.schema.source), canonical(dict(expected.sent.schema)))
 
 
-def _candidates(text: str) -> Iterator[tuple[str, JSON]]:
+def _candidates(text: str, arguments: str | None = None) -> Iterator[tuple[str, JSON]]:
     """JSON values of an answer, most literal first; lazily, so that a fitting one ends the search."""
+    for value in _loads(arguments or ""):
+        yield "tool", value
     for value in _loads(text):
         yield "text", value
     answer = after_thinking(text)

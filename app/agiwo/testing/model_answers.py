@@ -41,6 +41,13 @@ def table_in(prompt: str) -> list[dict[str, JSON]]:
     return []
 
 
+def schema_in(prompt: str) -> Mapping[str, JSON] | None:
+    """The JSON Schema that a prompt ends with, None if it ends with none."""
+    _, marked, rest = prompt.rpartition("JSON Schema")
+    found = [value for value in balanced(rest)] if marked else []
+    return found[0] if found and isinstance(found[0], dict) else None
+
+
 def total(rows: Iterable[Mapping[str, JSON]], name: str) -> int | float:
     added: int | float = sum(row[name] for row in rows)
     return added

@@ -1,4 +1,4 @@
-"""A scripted model behind the real OpenAI wire protocol, on a socket of this machine: for the demo, for tests, for trying things out.
+"""A scripted model behind two real wire protocols, OpenAI's and Anthropic's, on a socket of this machine: for the demo and for tests.
 
 It builds its answers from the prompts that it gets, or does what a test's script says; it is no model and says so at `/v1/models`.
 """
@@ -17,22 +17,29 @@ from typing import Any, Self
 
 import h11
 
-from agiwo.testing.model_answers import fitting, summary
+from agiwo.testing import anthropic_wire
+from agiwo.testing.model_answers import fitting, schema_in, summary
 from agiwo.values import JSON, encode
 
 MODEL = "agiwo-scripted"
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 MAX_BODY = 10 * 1024 * 1024
 _JSON_TYPE = ("content-type", "application/json")
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Answer with this text; None composes one from the prompt. `usage=None` leaves the usage out."""
+    """Answer with this text; None composes one from the prompt. `usage=None` leaves the usage out.
+
+    `finish_reason` is OpenAI's word, which is translated for the other protocol, or one of that protocol's own. Where the request makes the
+    model call a function, the text is what it is called with, unless `plain`.
+    """
 
     text: str | None = None
     finish_reason: str | None = "stop"
     refusal: str | None = None
     usage: Mapping[str, JSON] | None = field(default_factory=dict)
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +74,8 @@ Behaviour = Say | Answer | Cut | Stall | Drip
 
 
 def error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
-    """An error as this protocol words it."""
-    body = {"error": {"message": message, "type": code, "param": None, "code": code}}
+    """An error as both protocols word it."""
+    body = {"type": "error", "error": {"message": message, "type": code, "param": None, "code": code}}
     return Answer(status, body, (_JSON_TYPE, *(headers or {}).items()))
 
 
@@ -171,23 +178,29 @@ class ModelServer:
         return (self.script.popleft(), False) if self.script else (Say(), True)
 
     def _refusal(self, request: SeenRequest) -> Answer | None:
-        if self._api_key is not None and request.headers.get("authorization") != f"Bearer {self._api_key}":
+        if self._api_key is not None and self._api_key not in (request.headers.get("x-api-key"), _bearer(request)):
             return error(401, "invalid_api_key", "Incorrect API key provided")
         if (request.method, request.path) == ("GET", "/v1/models"):
             return None
-        if (request.method, request.path) != ("POST", "/v1/chat/completions"):
+        if (request.method, request.path) not in (("POST", CHAT), ("POST", MESSAGES)):
             return error(404, "not_found", f"There is no {request.method} {request.path[:80]}")
         if not isinstance(request.body, dict) or not isinstance(request.body.get("messages"), list) or not request.body["messages"]:
             return error(400, "invalid_request_error", "The body must be a JSON object with `messages`, a list that is not empty")
-        return None
+        fault = anthropic_wire.fault(request.body, request.headers) if request.path == MESSAGES else None
+        return None if fault is None else error(400, "invalid_request_error", fault)
 
     async def _write(self, writer: asyncio.StreamWriter, request: SeenRequest, behaviour: Say | Answer | Cut, composed: bool) -> None:
         number = str(len(self.requests))
         if isinstance(behaviour, Answer):
             body = behaviour.body if isinstance(behaviour.body, str) else encode(behaviour.body)
-            await _send(writer, behaviour.status, (*behaviour.headers, ("x-request-id", number)), body.encode())
+            await _send(writer, behaviour.status, (*behaviour.headers, _named(request, number)), body.encode())
             return
         say = Say() if isinstance(behaviour, Cut) else behaviour
+        if request.path == MESSAGES:
+            payload = json.dumps(message_of(request.body, say, number)).encode()
+            headers = (_JSON_TYPE, _named(request, number))
+            await _send(writer, 200, headers, payload, cut=behaviour.bytes if isinstance(behaviour, Cut) else None)
+            return
         completion = completion_of(request.body, say, number)
         if request.body.get("stream"):
             include = (request.body.get("stream_options") or {}).get("include_usage", False)
@@ -197,6 +210,14 @@ class ModelServer:
             payload = json.dumps(completion).encode()
             headers = (_JSON_TYPE, ("x-request-id", number))
         await _send(writer, 200, headers, payload, cut=behaviour.bytes if isinstance(behaviour, Cut) else None)
+
+
+def _bearer(request: SeenRequest) -> str:
+    return request.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+def _named(request: SeenRequest, number: str) -> tuple[str, str]:
+    return ("request-id" if request.path == MESSAGES else "x-request-id", number)
 
 
 async def _read(reader: asyncio.StreamReader) -> SeenRequest | None:
@@ -261,23 +282,44 @@ def completion_of(body: Mapping[str, Any], say: Say, number: str) -> dict[str, J
     if say.text is None and isinstance(limit, int) and _tokens(text) > limit:
         text, finish = text[: limit * 4], "length"
     usage = {"prompt_tokens": _tokens(prompt), "completion_tokens": _tokens(text), "total_tokens": _tokens(prompt) + _tokens(text)}
+    message: dict[str, JSON] = {"role": "assistant", "content": None if say.refusal else text, "refusal": say.refusal}
+    name = _forced(body)
+    if name is not None and not say.plain and not say.refusal:
+        called = {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": text}}
+        message |= {"content": None, "tool_calls": [called]}
     completion: dict[str, JSON] = {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": 0,
         "model": body.get("model", MODEL),
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": None if say.refusal else text, "refusal": say.refusal},
-                "logprobs": None,
-                "finish_reason": finish,
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
     }
     if say.usage is not None:
         completion["usage"] = {**usage, **say.usage}
     return completion
+
+
+def _forced(body: Mapping[str, Any]) -> str | None:
+    """The function that the request makes the model call."""
+    choice = body.get("tool_choice")
+    function = choice.get("function") if isinstance(choice, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def message_of(body: Mapping[str, Any], say: Say, number: str) -> dict[str, JSON]:
+    """The answer to a request of the messages protocol."""
+    prompt = anthropic_wire.prompt_of(body)
+    text, finish = say.text, say.finish_reason
+    if text is None:
+        schema = anthropic_wire.schema_of(body) or schema_in(prompt)
+        text = summary(prompt) if schema is None else encode(fitting(schema, prompt))
+        if _tokens(text) > body["max_tokens"]:
+            text, finish = text[: body["max_tokens"] * 4], "length"
+    usage = {"input_tokens": _tokens(prompt), "output_tokens": _tokens(text)}
+    message = anthropic_wire.message(body, number, text, "content_filter" if say.refusal else finish, as_tool=not say.plain)
+    if say.usage is not None:
+        message["usage"] = {**usage, **say.usage}
+    return message
 
 
 def composed_answer(body: Mapping[str, Any], prompt: str) -> str:
@@ -285,7 +327,10 @@ def composed_answer(body: Mapping[str, Any], prompt: str) -> str:
     form = body.get("response_format")
     if isinstance(form, dict) and form.get("type") == "json_schema":
         return encode(fitting(form.get("json_schema", {}).get("schema", {}), prompt))
-    return summary(prompt)
+    if _forced(body) is not None:
+        return encode(fitting(body["tools"][0]["function"]["parameters"], prompt))
+    schema = schema_in(prompt)
+    return summary(prompt) if schema is None else encode(fitting(schema, prompt))
 
 
 def chunks_of(completion: Mapping[str, Any], include_usage: bool, size: int = 16) -> Iterable[bytes]:
@@ -333,7 +378,9 @@ async def serve(port: int, api_key: str | None) -> None:
 
 def main() -> None:
     """`python -m agiwo.testing.model_server --port N`."""
-    options = argparse.ArgumentParser(prog="agiwo.testing.model_server", description="A scripted model behind the OpenAI protocol.")
+    options = argparse.ArgumentParser(
+        prog="agiwo.testing.model_server", description="A scripted model behind the OpenAI and the Anthropic protocol."
+    )
     options.add_argument("--port", type=int, default=0, help="0 (the default) takes a free one")
     options.add_argument("--api-key", help="ask for this key; without it every request is served")
     given = options.parse_args()

@@ -29,6 +29,7 @@ from agiwo.executors.llm_task import ModelTasks
 from agiwo.executors.recalling import RecallingCalls
 from agiwo.executors.tool_call import ToolCalls
 from agiwo.leases.redis_wakeup import RedisWakeup
+from agiwo.models.limits import LocalModelLimits
 from agiwo.models.profile import ModelProfile
 from agiwo.models.protocol import ModelProvider
 from agiwo.models.providers import provider_for
@@ -242,7 +243,8 @@ async def running(
     metrics = Metrics()
     signer = Signer([secret_key.encode()])
     catalog = Catalog(storage.records, world.registry.contracts, clock)
-    models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets)
+    limits = LocalModelLimits(clock, random)
+    models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets, limits=limits)
     threads = ToolThreads(settings.threads)
     processes = ToolProcesses(settings.threads)
     tools = ToolCalls(

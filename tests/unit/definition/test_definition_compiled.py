@@ -76,7 +76,7 @@ def test_a_model_step_has_its_prompts_as_arguments_and_its_profile() -> None:
     plain = step(steps("id: a, type: llm_task, task_prompt: x, llm: cheap"))
     assert plain.arguments is not None
     assert plain.arguments.source == {"task_prompt": "x"}
-    assert (dict(plain.llm), plain.repair_attempts) == ({"profile": "cheap"}, 1)
+    assert (dict(plain.llm), plain.repair_attempts) == ({"profile": "cheap"}, 2)
 
 
 def test_a_gate_stands_after_a_model_and_before_all_else() -> None:

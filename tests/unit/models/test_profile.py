@@ -7,7 +7,9 @@ from decimal import Decimal
 import pytest
 
 from agiwo.errors import InvalidInput
-from agiwo.models.profile import ModelProfile, Price
+from agiwo.models.price import Price
+from agiwo.models.profile import ModelProfile
+from agiwo.models.protocol import Usage
 
 GOOD = {"base_url": "http://127.0.0.1:9/v1/", "model": "m", "models": ["m2"], "max_tokens": 500, "price": {"in": 2.5, "out": 10}}
 
@@ -98,7 +100,8 @@ def test_a_step_that_says_nothing_gets_the_profile() -> None:
         ({"max_tokens": True}, "/max_tokens"),
         ({"model": "dearer"}, "/model"),
         ({"temprature": 1}, "/temprature"),
-        ({"structured": "tool"}, "/structured"),
+        ({"structured": "xml"}, "/structured"),
+        ({"on_truncated": "retry"}, "/on_truncated"),
         ({"temperature": -0.1}, "/temperature"),
     ],
 )
@@ -110,9 +113,22 @@ def test_a_step_may_not_raise_it_nor_invent_keys(llm: dict[str, object], place: 
 
 def test_cost_is_exact_and_cached_input_has_its_own_price() -> None:
     price = Price(Decimal("2.5"), Decimal(10), Decimal("1.25"))
-    assert price.micro_usd(1000, 100) == 2500 + 1000
-    assert price.micro_usd(1000, 100, cached_tokens=400) == 1500 + 500 + 1000
-    assert price.micro_usd(10, 0, cached_tokens=99) == 12  # no more can be cached than was sent; half a millionth goes to the even side
+    assert price.micro_usd(Usage(1000, 100)) == 2500 + 1000
+    assert price.micro_usd(Usage(1000, 100, cache_read_tokens=400)) == 1500 + 500 + 1000
+    # No more can be cached than was sent; half a millionth goes to the even side.
+    assert price.micro_usd(Usage(10, 0, cache_read_tokens=99)) == 12
+    assert Price(Decimal("0.1"), Decimal("0.2"), cache_write=Decimal("0.3")).micro_usd(Usage(10**11, 1, 1, 7)) == 10_000_000_002
+
+
+def test_what_a_profile_falls_back_with_fits_it() -> None:
+    options = profile(kind="anthropic", sampling=False).fallback_options({"model": "x", "max_tokens": 900, "temperature": 1, "seed": 3})
+    assert (options.model, options.max_tokens, options.temperature, options.seed) == ("m", 500, None, None)
+
+
+@pytest.mark.parametrize("llm", [{"temperature": 0}, {"seed": 1}])
+def test_a_step_may_not_ask_for_what_the_profile_does_not_send(llm: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        profile(sampling=False).options(llm)
 
 
 @pytest.mark.parametrize("key", ["line\nbreak", "schlüssel"])
