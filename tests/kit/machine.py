@@ -20,6 +20,7 @@ from agiwo.machine import (
     Instance,
     OpenApproval,
     Record,
+    Run,
     StartAttempt,
     StartProbe,
     StepStatus,
@@ -30,6 +31,7 @@ from agiwo.machine import (
     restore,
     snapshot,
 )
+from agiwo.machine.interrupts import interrupted
 from agiwo.machine.reports import (
     ApprovalDecided,
     AttemptEnded,
@@ -41,11 +43,14 @@ from agiwo.machine.reports import (
     OutcomeDecided,
     ProbeEnded,
     Report,
+    Resumed,
+    SignalReceived,
     Stopped,
     Succeeded,
     TimerDue,
 )
 from agiwo.machine.retry import NOT_DONE_TRIES
+from agiwo.machine.view import wait_kind
 
 ID = UUID("0190f3a0-0000-7042-8000-000000000001")
 ANY_OBJECT = {"type": "object"}
@@ -113,10 +118,14 @@ class Drive:
     probes: dict[str, StartProbe] = field(default_factory=dict)
     approvals: dict[str, OpenApproval] = field(default_factory=dict)
     past: list[Report] = field(default_factory=list)
+    signals: int = 0
+    interrupt_before: tuple[str, ...] = ()
+    interrupt_after: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.instance = blank(ID, self.workflow)
-        self.report(Begin(self.now, input=self.input, context=self.context, trace_id="0" * 32))
+        stops = {"interrupt_before": self.interrupt_before, "interrupt_after": self.interrupt_after}
+        self.report(Begin(self.now, input=self.input, context=self.context, trace_id="0" * 32, **stops))
 
     # ------------------------------------------------------------ reports
 
@@ -196,6 +205,19 @@ class Drive:
         self.now += 1
         self.report(CancelAsked(self.now, "user:op@example.com", "enough"))
 
+    def signal(self, event: str, payload: Any = None, *, id: str | None = None) -> None:
+        self.now += 1
+        self.signals += 1
+        self.report(SignalReceived(self.now, id or f"s{self.signals}", event, payload, by="key:sender"))
+
+    def resume(self) -> None:
+        self.now += 1
+        self.report(Resumed(self.now, "user:op@example.com", "looked at it"))
+
+    def waiting(self) -> list[Run]:
+        """The runs that wait for a signal."""
+        return [run for run in self.instance.live_runs() if wait_kind(run) == "signal"]
+
     def say(self, path: str, done: bool, result: Any = None) -> None:
         self.now += 1
         self.report(OutcomeDecided(self.now, path, "user:op@example.com", done, result))
@@ -205,6 +227,9 @@ class Drive:
         out = [("finish", path) for path in sorted(self.running)]
         out += [("probe", path) for path in sorted(self.probes)]
         out += [("approve", id) for id in sorted(self.approvals)]
+        out += [("signal", run.path) for run in self.waiting()]
+        if interrupted(self.instance):
+            out.append(("resume", ""))
         if self.instance.timers:
             out.append(("time", ""))
         out += [("say", r.path) for r in self.instance.live_runs() if r.status is StepStatus.UNKNOWN and not r.probing and not out]
@@ -217,6 +242,10 @@ class Drive:
             self.probe(what, "not_done")
         elif kind == "approve":
             self.answer(id=what)
+        elif kind == "signal":
+            self.signal(self.instance.runs[what].arguments["events"][0], {"for": what})
+        elif kind == "resume":
+            self.resume()
         elif kind == "time":
             self.pass_time()
         else:
@@ -270,6 +299,7 @@ class Drive:
             assert not self.approvals
             assert not self.probes
             assert not self.instance.timers
+            assert not self.instance.stops
             assert all(run.status.ended for run in self.instance.runs.values())
             started = {run.id for run in self.instance.runs.values()}
             assert set(self.instance.not_run) == {s.id for s in self.workflow.body} - started
@@ -281,14 +311,15 @@ class Drive:
                 or any(path == run.path for path, _ in self.instance.timers)
                 or any(a.path == run.path for a in self.approvals.values())
                 or (run.status is StepStatus.UNKNOWN and not run.probing)
+                or wait_kind(run) in ("signal", "interrupt")
             )
             assert owed, f"{run.path} is {run.status} and nobody owes it a report"
-        assert self.instance.live_runs(), "alive, and nothing is live"
+        assert self.instance.live_runs() or self.instance.stops, "alive, and nothing is live"
 
     def stale(self) -> None:
         """Every report that was ever offered, again: nothing may change."""
         for report in self.past:
-            if isinstance(report, TimerDue | CancelAsked | OutcomeDecided):
+            if isinstance(report, TimerDue | CancelAsked | OutcomeDecided | Resumed):
                 continue
             if isinstance(report, AttemptLost | ProbeEnded) and self._is_probing(report.path):
                 continue  # asking a probe once more is what a loss during a probe is for

@@ -11,12 +11,14 @@ from agiwo.machine import Record
 from agiwo.machine.reports import Failed
 from kit.machine import Drive, World, all_well, compiled
 
-_TYPED = re.compile(r"\btype: (tool_call|llm_task|wait|approval|set|branch|end|fail)\b")
+_TYPED = re.compile(r"\btype: (tool_call|llm_task|wait|wait_for_signal|wait_for_event|approval|set|branch|end|fail)\b")
 _TOOL = re.compile(r"(^|, )tool:")
 HEAD = 'id: w\nversion: "1"\n'
 
 
-def flow(*lines: str, head: str = "", world: World = all_well, input: Any = None, context: dict[str, Any] | None = None) -> Drive:
+def flow(
+    *lines: str, head: str = "", world: World = all_well, input: Any = None, context: dict[str, Any] | None = None, **more: Any
+) -> Drive:
     """An instance of these steps, begun. A line is a flow mapping without braces, a call of `t.pure` where it names no type or tool."""
     out = [textwrap.dedent(head).strip(), "steps:"] if head else ["steps:"]
     for line in lines:
@@ -25,7 +27,7 @@ def flow(*lines: str, head: str = "", world: World = all_well, input: Any = None
         if "type: tool_call" in line and _TOOL.search(line) is None:
             line += ", tool: t.pure"
         out.append(f"  - {{{line}}}")
-    return Drive(compiled(HEAD + "\n".join(out) + "\n"), world, input=input, context=context or {})
+    return Drive(compiled(HEAD + "\n".join(out) + "\n"), world, input=input, context=context or {}, **more)
 
 
 def failed(type: str = "ToolError", message: str = "no", **more: Any) -> Failed:

@@ -95,6 +95,9 @@ def _step(id: str) -> st.SearchStrategy[dict[str, Any]]:
     other = st.sampled_from(
         [
             {"id": id, "type": "wait", "duration": 2},
+            {"id": id, "type": "wait_for_signal", "event": id},
+            {"id": id, "type": "wait_for_signal", "event": id, "match": "payload.for is defined", "timeout": 4, "on_timeout": "continue"},
+            {"id": id, "type": "wait_for_event", "first_of": [{"event": "none"}, {"event": id}], "keep": False},
             {"id": id, "type": "set", "values": {"note": "x"}},
             {"id": id, "type": "approval"},
             {"id": id, "type": "end"},
@@ -113,7 +116,9 @@ def _place(draw: st.DrawFn, steps: list[dict[str, Any]], number: int) -> None:
         step["depends_on"] = []
     elif way in (1, 2):
         step["depends_on"] = draw(st.lists(st.sampled_from(before), min_size=1, max_size=3, unique=True))
-        step["join"] = draw(st.sampled_from(["none_failed", "all_success", "all_done"]))
+        step["join"] = draw(st.sampled_from(["none_failed", "all_success", "all_done", "any", {"at_least": 2}]))
+        if step["join"] not in ("none_failed", "all_success", "all_done") and draw(st.integers(0, 2)) == 0:
+            step["cancel_rest"] = True
     else:
         source = steps[draw(st.integers(0, number - 1))]
         source.setdefault("on_success", step["id"])
@@ -184,6 +189,8 @@ def test_losses_cancels_rejections_and_stale_reports_leave_no_instance_behind(
             drive.answer("reject", id=sorted(drive.approvals)[n % len(drive.approvals)])
         elif kind == 3 and n % 5 == 0:
             drive.cancel()
+        elif kind == 3:
+            drive.signal(f"s{n % 6}", {"for": "anybody"} if n % 2 else {}, id=f"n{n % 17}")
         elif kind == 4 and drive.probes:
             drive.probe(sorted(drive.probes)[0], ["done", "not_done", "running", "failed", "unavailable"][n % 5])
         elif kind == 5 and running:
@@ -195,6 +202,28 @@ def test_losses_cancels_rejections_and_stale_reports_leave_no_instance_behind(
     drive.to_end()
 
 
+@given(documents(), worlds, numbers, st.lists(st.sampled_from([f"s{n}" for n in range(6)]), max_size=3), st.booleans())
+def test_an_instance_that_stops_where_it_was_told_to_comes_to_an_end_all_the_same(
+    document: dict[str, Any], world: Seeded, choices: list[int], names: list[str], before: bool
+) -> None:
+    note(yaml.safe_dump(document, sort_keys=False))
+    stops = {"interrupt_before" if before else "interrupt_after": tuple(names)}
+    drive = Drive(built(document), world, input={"flag": True}, **stops).to_end(choices)
+    assert not drive.instance.stops
+
+
+@given(documents(), worlds, numbers, numbers)
+def test_what_a_join_has_called_off_starts_nothing_on_its_way(
+    document: dict[str, Any], world: Seeded, choices: list[int], more: list[int]
+) -> None:
+    note(yaml.safe_dump(document, sort_keys=False))
+    workflow = built(document)
+    drive = Drive(workflow, world, input={"flag": True}).to_end([*choices, *more])
+    for run in drive.instance.runs.values():
+        if run.off is not None:
+            assert run.stopping is not None or run.status in (StepStatus.CANCELLED, StepStatus.SKIPPED)
+
+
 @given(documents(), st.lists(st.integers(0, 1000), min_size=3, max_size=12), numbers, numbers)
 def test_where_all_goes_well_the_order_of_arrival_changes_nothing(
     document: dict[str, Any], seed: list[int], one: list[int], other: list[int]
@@ -204,6 +233,12 @@ def test_where_all_goes_well_the_order_of_arrival_changes_nothing(
         # What ends everything at once, or races with a clock, depends on the order by its meaning.
         assume(step["type"] not in ("end", "fail"))
         step.pop("total_timeout", None)
+        # So does who is first where only the first counts.
+        if step.get("join") not in (None, "none_failed", "all_success", "all_done"):
+            step["join"] = "all_done"
+            step.pop("cancel_rest", None)
+        if "timeout" in step:
+            del step["timeout"], step["on_timeout"]
     document.pop("timeout", None)
     workflow = built(document)
     world = Seeded(tuple(seed), calm=True)
@@ -228,11 +263,18 @@ def test_nothing_starts_before_what_it_needs(document: dict[str, Any], world: Se
                 continue
             sources = [workflow.body.steps[s].id for s in step.join.sources]
             done = [s for s in sources if s in ended]
+            if step.join.kind.counts:
+                assert sum(ended.get(s) is StepStatus.SUCCESS for s in sources) + _continued(drive, sources, ended) >= step.join.need
             if step.join.kind is JoinKind.ALL_SUCCESS:
                 assert all(ended.get(s) is StepStatus.SUCCESS or drive.instance.runs[s].taken == "continue" for s in sources)
             assert done, f"{id} started before any of {sources}"
         elif record.type in ("step.succeeded", "step.failed", "step.skipped", "step.cancelled"):
             ended[id] = drive.instance.runs[path].status
+
+
+def _continued(drive: Drive, sources: list[str], ended: dict[str, StepStatus]) -> int:
+    """Sources that failed and count as succeeded, since the failure was settled by `continue`."""
+    return sum(ended.get(s) is StepStatus.FAILED and drive.instance.runs[s].taken == "continue" for s in sources)
 
 
 @given(documents(), worlds, numbers)

@@ -10,12 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agiwo.definition.compiled import (
+    KEEP,
+    Awaited,
     Case,
     FailureRoute,
     Gate,
     Kind,
     Retry,
     Route,
+    SignalWait,
     StateKey,
     Step,
     StepList,
@@ -29,7 +32,7 @@ from agiwo.definition.outline import Link, Outline, has_gate, outline
 from agiwo.definition.reading import Reading, read
 from agiwo.definition.report import Path, Report
 from agiwo.definition.shape import BAD
-from agiwo.definition.texts import AFTER, CONTEXT, END, START, WHEN, Texts
+from agiwo.definition.texts import AFTER, CONTEXT, END, SIGNAL, START, WHEN, Texts
 from agiwo.schema import Schema
 from agiwo.template import Expression, ValueTemplate, is_template
 from agiwo.values import JSON, digest
@@ -181,6 +184,7 @@ class _StepCompiler:
             writes=self._writes(),
             duration=self._value("duration", START),
             until=self._value("until", START),
+            signal=self._signal(),
             end_status=source.get("status", "SUCCESS"),
             fail_error=self._value("error", START),
         )
@@ -223,6 +227,24 @@ class _StepCompiler:
             return {}
         given = self.source.get("llm", {})
         return {"profile": given} if isinstance(given, str) else {"profile": "default", **given}
+
+    def _signal(self) -> SignalWait | None:
+        if self.kind is not Kind.WAIT_FOR_SIGNAL:
+            return None
+        given = self.source.get("first_of")
+        places = [(source, ("first_of", n)) for n, source in enumerate(given) if source is not BAD] if given else [(self.source, ())]
+        awaited = (self._awaited(source, at) for source, at in places)
+        keep = self.source.get("keep", True)
+        kept = KEEP if keep is True else 0.0 if keep is False else float(keep)
+        return SignalWait(tuple(one for one in awaited if one is not None), kept, self.source.get("timeout"))
+
+    def _awaited(self, source: Mapping[str, Any], at: tuple[str | int, ...]) -> Awaited | None:
+        if "event" not in source:
+            return None
+        event = self.texts.value(source["event"], self._at(*at, "event"), self.index, START)
+        match = self.texts.expression(source["match"], self._at(*at, "match"), self.index, SIGNAL) if "match" in source else None
+        target = next((link.target for link in self._routed((*at, "goto"))), None) if at else None
+        return None if event is None else Awaited(event, match, target)
 
     # Clocks and retries
 

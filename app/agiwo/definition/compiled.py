@@ -14,6 +14,9 @@ from agiwo.definition.contract import Effect, ToolContract
 from agiwo.schema import Schema
 from agiwo.template import Expression, ValueTemplate
 
+#: Seconds for which a signal is kept that came before anybody waited for it.
+KEEP = 24 * 3600.0
+
 
 class Kind(StrEnum):
     """The types of steps."""
@@ -21,6 +24,7 @@ class Kind(StrEnum):
     TOOL_CALL = "tool_call"
     LLM_TASK = "llm_task"
     WAIT = "wait"
+    WAIT_FOR_SIGNAL = "wait_for_signal"
     APPROVAL = "approval"
     SET = "set"
     BRANCH = "branch"
@@ -74,20 +78,41 @@ class JoinKind(StrEnum):
     NONE_FAILED = "none_failed"
     ALL_SUCCESS = "all_success"
     ALL_DONE = "all_done"
+    ANY = "any"
+    AT_LEAST = "at_least"
+
+    @property
+    def counts(self) -> bool:
+        """Whether so many successes are enough, whatever becomes of the other sources."""
+        return self in (JoinKind.ANY, JoinKind.AT_LEAST)
 
     @property
     def allows_failed(self) -> bool:
-        """Whether a failed source counts as handled, since somebody waits for it whatever happens."""
-        return self is JoinKind.ALL_DONE
+        """Whether a failed source may count as handled: somebody waits for it whatever happens, or does not need it."""
+        return self is JoinKind.ALL_DONE or self.counts
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a step waits for: the sources by number, and how their ends count."""
+    """What a step waits for: the sources by number, and how their ends count.
+
+    `need` is how many successes are enough where `kind` counts them; `cancel_rest` stops what still leads to the others then.
+    """
 
     kind: JoinKind
     sources: tuple[int, ...]
     mask: int
+    need: int = 0
+    cancel_rest: bool = False
+
+    @property
+    def early(self) -> bool:
+        """Whether it may be met while a source is still under way."""
+        return self.kind.counts and self.need < len(self.sources)
+
+    def to_json(self) -> str | dict[str, int]:
+        """As a definition writes it."""
+        return {"at_least": self.need} if self.kind is JoinKind.AT_LEAST else self.kind.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +168,28 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """An event that a step waits for: its name, what must hold of the signal, and where it leads if that is not the usual way."""
+
+    event: ValueTemplate
+    match: Expression | None = None
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignalWait:
+    """What a step waits for outside: the first of `awaited` that comes.
+
+    `keep` is how old in seconds a signal may be that came before the wait began (0: only what comes while it waits), `timeout` the seconds
+    that it waits (None: for ever).
+    """
+
+    awaited: tuple[Awaited, ...]
+    keep: float
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One vertex of the graph.
 
@@ -195,6 +242,7 @@ class Step:
     # wait: seconds, or a timestamp with zone
     duration: ValueTemplate | None = None
     until: ValueTemplate | None = None
+    signal: SignalWait | None = None
     # end and fail
     end_status: str = "SUCCESS"
     fail_error: ValueTemplate | None = None

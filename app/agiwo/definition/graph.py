@@ -48,7 +48,7 @@ def _node(step: Step) -> dict[str, Any]:
     if step.gate is not None:
         out["approval"] = step.gate.at
     if step.join is not None:
-        out["join"] = step.join.kind.value
+        out["join"] = step.join.to_json()
     return out
 
 

@@ -32,7 +32,9 @@ MAX_STEPS = 2000
 STEP_ID = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 WORKFLOW_ID = r"[A-Za-z][A-Za-z0-9_.-]{0,127}"
 PRINCIPAL = r"(user|role|key):\S{1,200}"
-LATER_TYPES = ("parallel", "foreach", "loop", "block", "wait_for_signal", "wait_for_event", "workflow", "dynamic", "code")
+LATER_TYPES = ("parallel", "foreach", "loop", "block", "workflow", "dynamic", "code")
+#: Other names of step types.
+ALIASES = {"wait_for_event": Kind.WAIT_FOR_SIGNAL}
 REDUCERS = ("replace", "append", "extend", "add", "merge", "union", "min", "max", "first")
 
 line = Text(longest=500)
@@ -113,6 +115,12 @@ completion: Check = ByKind("`callback`, or an object with `mode: callback` and a
     "string": Words(("callback",)),
     "object": Record("completion", {"mode": Words(("callback",)), "timeout": Duration()}, ("mode",)),
 })  # fmt: skip
+join: Check = ByKind("none_failed, all_success, all_done, any, or an object with at_least", {
+    "string": Words(("none_failed", "all_success", "all_done", "any")),
+    "object": Record("a join", {"at_least": Number(1, MAX_STEPS)}, ("at_least",)),
+})  # fmt: skip
+event = Text(longest=200)
+awaited = Record("an awaited event", {"event": event, "match": expression, "goto": target}, ("event",))
 
 COMMON: dict[str, Check] = {
     "id": step_id,
@@ -122,7 +130,8 @@ COMMON: dict[str, Check] = {
     "when": expression,
     "guard": expression,
     "depends_on": Many(name, 0, "a list of step ids", single=True),
-    "join": Words(("none_failed", "all_success", "all_done"), ("any", "at_least")),
+    "join": join,
+    "cancel_rest": flag,
     "on_skip": target,
     "run_parallel": flag,
     "activation": Words(("each",)),
@@ -146,7 +155,7 @@ LEADS_ON: dict[str, Check] = {
 CALLS: dict[str, Check] = {"timeout": Duration(), "total_timeout": Duration(), "retry_policy": retry_policy, "fallback": fallback}
 FAILS = {key: LEADS_ON[key] for key in ("on_failure", "on_timeout", "on_reject", "requires_approval", "approval", "writes")}
 LATER_KEYS = (
-    "compensation", "compensate_on", "concurrency", "cache", "queue_timeout", "cancel_rest",
+    "compensation", "compensate_on", "concurrency", "cache", "queue_timeout",
 )  # fmt: skip
 
 OWN: dict[Kind, dict[str, Check]] = {
@@ -164,6 +173,13 @@ OWN: dict[Kind, dict[str, Check]] = {
         "repair": Record("repair", {"max_attempts": Number(0, 10)}),
     },
     Kind.WAIT: {"duration": anything, "until": anything},
+    Kind.WAIT_FOR_SIGNAL: {
+        "event": event,
+        "match": expression,
+        "first_of": Many(awaited, 1, "a list of events"),
+        "keep": ByKind("a duration, or false", {"boolean": flag, "string": Duration(), "number": Duration()}),
+        "timeout": Duration(),
+    },
     Kind.APPROVAL: {},
     Kind.SET: {"values": Named(anything, least=1)},
     Kind.BRANCH: {"cases": cases, "default": target},
@@ -183,7 +199,7 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
     Kind.BRANCH: ("cases",),
     Kind.FAIL: ("error",),
 }
-OWNER = {key: kind.value for kind, keys in OWN.items() for key in keys if key != "output"}
+OWNER = {key: kind.value for kind, keys in OWN.items() for key in keys if key not in ("output", "timeout")}
 
 
 def _keys(kind: Kind) -> dict[str, Check]:
@@ -232,8 +248,9 @@ def step(report: Report, value: JSON, at: Path) -> object:
         return BAD
     kind = value.get("type")
     kind = kind if isinstance(kind, str) else report.written((*at, "type")) or kind
-    if isinstance(kind, str) and kind in Kind._value2member_map_:
-        return STEP[Kind(kind)](report, value, at)
+    if isinstance(kind, str) and (kind in ALIASES or kind in Kind._value2member_map_):
+        meant = ALIASES.get(kind) or Kind(kind)
+        return {**STEP[meant](report, value, at), "type": meant.value}
     if isinstance(kind, str) and kind in LATER_TYPES:
         not_supported(report, (*at, "type"), f"steps of type `{kind}`")
         shared = {key: part for key, part in value.items() if key in _LATER_STEP.keys}
@@ -242,7 +259,7 @@ def step(report: Report, value: JSON, at: Path) -> object:
         known = [k.value for k in Kind]
         report.error(
             "unknown_type", f"there is no step type `{kind[:80]}`", (*at, "type"), found=kind[:80], expected="one of " + ", ".join(known),
-            nearest=report.nearest(kind, [*known, *LATER_TYPES]),
+            nearest=report.nearest(kind, [*known, *ALIASES, *LATER_TYPES]),
         )  # fmt: skip
     return {**_ANY_STEP(report, value, at), "type": None}
 

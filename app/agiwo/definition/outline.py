@@ -5,7 +5,7 @@ Resolves names only; how the list is read stands in `reading`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,6 +130,7 @@ class _Linker:
                 self._error("said_twice", "`on_success` and `route` exclude each other", ("route",))
         if step.get("type") == "branch":
             self._route(step, ())
+        self._first_of(step.get("first_of") or ())
 
     def _gates(self) -> None:
         step = self.step
@@ -230,6 +231,16 @@ class _Linker:
                 self._add("route", case["goto"], (*at, "cases", place, "goto"), _PLAIN_WORDS, str(case.get("when", "")))
         if "default" in route:
             self._add("route", route["default"], (*at, "default"), _PLAIN_WORDS, "default")
+
+    def _first_of(self, awaited: Sequence[Any]) -> None:
+        """Each event may lead its own way; what has none goes on as after success."""
+        leading = [place for place, part in enumerate(awaited) if part is not BAD and "goto" in part]
+        for place in leading:
+            self._add("route", awaited[place]["goto"], ("first_of", place, "goto"), _PLAIN_WORDS, str(awaited[place].get("event", "")))
+        if leading and "route" in self.step:
+            self._error("said_twice", "`route` and the `goto` of `first_of` exclude each other", ("route",))
+        elif leading and len(leading) == len(awaited) and "on_success" in self.step:
+            self._error("never_taken", "`on_success` is never taken: every event of `first_of` has its own `goto`", ("on_success",))
 
     def _add(
         self,

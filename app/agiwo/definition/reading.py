@@ -5,11 +5,13 @@ Follows LANGUAGE 2 to the letter; judges nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agiwo.definition.compiled import Edge, Join, JoinKind, Target, Word
 from agiwo.definition.outline import Link, Outline
+from agiwo.definition.shape import BAD
 
 IN_ORDER = "in_order"
 GRAPH = "graph"
@@ -52,7 +54,9 @@ def read(made: Outline) -> Reading:
 
 def _makes_graph(made: Outline, index: int) -> bool:
     step = made.steps[index]
-    return "on_success" in step or "route" in step or "depends_on" in step or step.get("type") == "branch"
+    if "on_success" in step or "route" in step or "depends_on" in step or step.get("type") == "branch":
+        return True
+    return any("goto" in part for part in step.get("first_of") or () if part is not BAD)
 
 
 # Set aside
@@ -138,12 +142,22 @@ def _rows(made: Outline, in_row: list[int]) -> tuple[tuple[int, ...], ...]:
 def _joins(made: Outline, rows: tuple[tuple[int, ...], ...]) -> tuple[Join | None, ...]:
     joins: list[Join | None] = []
     for step, sources in zip(made.steps, made.depends, strict=True):
-        kind = JoinKind(step.get("join", JoinKind.NONE_FAILED))
-        joins.append(Join(kind, sources, mask_of(sources)) if sources else None)
+        joins.append(_join(step, sources) if sources else None)
     for before, group in zip(rows, rows[1:], strict=False):
         for index in group:
             joins[index] = Join(JoinKind.ROW, before, mask_of(before))
     return tuple(joins)
+
+
+def _join(step: Mapping[str, Any], sources: tuple[int, ...]) -> Join:
+    written = step.get("join", JoinKind.NONE_FAILED)
+    if isinstance(written, Mapping):
+        kind, need = JoinKind.AT_LEAST, written.get("at_least", 1)
+        need = 1 if need is BAD else need
+    else:
+        kind = JoinKind(written)
+        need = 1 if kind is JoinKind.ANY else 0
+    return Join(kind, sources, mask_of(sources), need, step.get("cancel_rest") is True)
 
 
 def _graph_start(made: Outline, aside: set[int], links: tuple[Link, ...]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from agiwo.values import JSON
 CONTEXT = "context"  # once, at the start of the instance
 START = "start"  # before the step's call
 WHEN = "when"  # the condition itself, before all others
+SIGNAL = "signal"  # when a signal comes: `payload` and `event` are there
 AFTER = "after"  # after the call: the step's own output and `result` are there
 END = "end"  # at the end of the instance
 

@@ -22,7 +22,7 @@ from agiwo.engine.writer import Writer
 from agiwo.engine.writes import rows_of, waiting_for
 from agiwo.errors import Unavailable
 from agiwo.machine import decide, snapshot
-from agiwo.machine.commands import CloseApproval, Command, Record, StartAttempt, StartProbe, StopAttempt
+from agiwo.machine.commands import CloseApproval, CloseWait, Command, Record, StartAttempt, StartProbe, StopAttempt
 from agiwo.machine.reports import AttemptEnded, Failed, Outcome, ProbeEnded, Report, Stopped, Succeeded, TimerDue
 from agiwo.machine.state import Instance
 from agiwo.ports.executor import Circumstances, ProbeAnswer
@@ -251,7 +251,7 @@ class Held:
             new=self.new,
             snapshot=state,
             inbox_seen=self.inbox_seen,
-            guard_inbox=self.new is None and (park or any(isinstance(c, CloseApproval) for c in commands)),
+            guard_inbox=self.new is None and (park or any(isinstance(c, CloseApproval | CloseWait) for c in commands)),
             inbox_done=tuple(entry.item for entry in entries if entry.item is not None),
             approvals=rows.approvals,
             closed=rows.closed,

@@ -6,7 +6,15 @@ It checks nothing that the service has to check; an item that makes no sense is 
 from __future__ import annotations
 
 from agiwo.errors import AgiwoError, Failure
-from agiwo.machine.reports import ApprovalDecided, CallbackReceived, CancelAsked, OutcomeDecided, Report
+from agiwo.machine.reports import (
+    ApprovalDecided,
+    CallbackReceived,
+    CancelAsked,
+    OutcomeDecided,
+    Report,
+    Resumed,
+    SignalReceived,
+)
 from agiwo.ports.store import InboxItem
 
 
@@ -20,7 +28,8 @@ def to_report(item: InboxItem, at: float) -> Report:
     """The report of one item; `at` is the time at which it is taken up.
 
     Bodies: decision `{approval, action, by, channel, comment?, answer?: {values?, edited?: [value]}}`, cancel `{by, reason?}`, outcome
-    `{path, by, done, result?, reason?}`, callback `{path, kind, result?, failure?}`.
+    `{path, by, done, result?, reason?}`, callback `{path, kind, result?, failure?}`, signal `{id, event, payload, by, channel}`, resume
+    `{by, reason?}`.
     Raises UnknownItem for any other kind, or if a part is missing.
     """
     body = item.body
@@ -46,6 +55,10 @@ def to_report(item: InboxItem, at: float) -> Report:
         if item.kind == "callback":
             failure = Failure.from_json(body["failure"]) if body.get("failure") is not None else None
             return CallbackReceived(at, body["path"], body["kind"], body.get("result"), failure)
+        if item.kind == "signal":
+            return SignalReceived(at, body["id"], body["event"], body["payload"], body["by"], body["channel"])
+        if item.kind == "resume":
+            return Resumed(at, body["by"], body.get("reason"))
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as exc:
         raise UnknownItem(f"the inbox item {item.id} of kind {item.kind} is incomplete: {exc!r}") from exc
     raise UnknownItem(f"the inbox item {item.id} is of the unknown kind {item.kind!r}")

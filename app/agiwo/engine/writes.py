@@ -14,7 +14,7 @@ from agiwo.definition.compiled import Workflow
 from agiwo.ids import derived_uuid
 from agiwo.machine.commands import CloseApproval, Command, OpenApproval
 from agiwo.machine.reports import Begin
-from agiwo.machine.state import Instance, InstanceStatus
+from agiwo.machine.state import INTERRUPT, Instance, InstanceStatus
 from agiwo.machine.view import wait_kind
 from agiwo.ports.store import ApprovalClose, ApprovalRow, Claimed, NewInstance, OutboxRow, Verdict, Write, WriteKind
 from agiwo.values import decode, encode
@@ -102,6 +102,7 @@ def _notices(instance: Instance, command: OpenApproval) -> Iterable[OutboxRow]:
 def waiting_for(instance: Instance) -> str | None:
     """What the instance waits for, as a listing shows it: `approval of send`, `timer of pause, outcome of pay`."""
     waits = [f"{what} of {run.path}" for run in instance.live_runs() if (what := wait_kind(run)) is not None]
+    waits += [f"{INTERRUPT} after {path}" for path in instance.stops]
     return ", ".join(waits[:3]) + (f" and {len(waits) - 3} more" if len(waits) > 3 else "") or None
 
 
@@ -119,6 +120,7 @@ def entrust(id: UUID, workflow: Workflow, tenant: str, begin: Begin, new: NewIns
                 "starter": begin.starter,
                 "labels": dict(begin.labels),
                 "trace_id": begin.trace_id,
+                **{name: list(paths) for name in ("interrupt_before", "interrupt_after") if (paths := getattr(begin, name))},
             }
         }
     )

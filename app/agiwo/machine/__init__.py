@@ -6,6 +6,7 @@
 from agiwo.machine.codec import restore, snapshot
 from agiwo.machine.commands import (
     CloseApproval,
+    CloseWait,
     Command,
     Decision,
     OpenApproval,
@@ -20,6 +21,7 @@ from agiwo.machine.state import Instance, InstanceStatus, Phase, Run, StepStatus
 
 __all__ = [
     "CloseApproval",
+    "CloseWait",
     "Command",
     "Decision",
     "Instance",

@@ -12,7 +12,21 @@ from uuid import UUID
 from immutables import Map
 
 from agiwo.definition.compiled import Workflow
-from agiwo.machine.state import NOTHING, Ending, Instance, InstanceStatus, Jump, Overlap, Phase, Run, Scope, Settled, StepStatus
+from agiwo.machine.state import (
+    NOTHING,
+    Ending,
+    Instance,
+    InstanceStatus,
+    Jump,
+    Overlap,
+    Phase,
+    Run,
+    Scope,
+    Settled,
+    Signal,
+    StepStatus,
+    Stop,
+)
 
 FORMAT = 1
 
@@ -60,6 +74,20 @@ def snapshot(instance: Instance) -> dict[str, Any]:
         out["halted"] = True
     if instance.not_run:
         out["not_run"] = dict(instance.not_run)
+    if scope.held:
+        out["scope"]["held"] = hex(scope.held)
+    return out | _from_outside(instance)
+
+
+def _from_outside(instance: Instance) -> dict[str, Any]:
+    """What was asked for at the trigger, and what was sent since."""
+    out: dict[str, Any] = {name: list(ids) for name in ("interrupt_before", "interrupt_after") if (ids := getattr(instance, name))}
+    if instance.stops:
+        out["stops"] = [[path, list(s.steps), s.word, s.cause] for path, s in sorted(instance.stops.items())]
+    if instance.signals:
+        out["signals"] = [list(signal) for _, signal in sorted(instance.signals.items())]
+    if instance.signals_used:
+        out["signals_used"] = dict(instance.signals_used)
     return out
 
 
@@ -100,6 +128,7 @@ def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) 
             open=int(scope["open"], 16),
             counted=Map({k: tuple(v) for k, v in scope["counted"]}),
             jumps=tuple(Jump(target, cause) for target, cause in scope["jumps"]),
+            held=int(scope.get("held", "0"), 16),
         ),
         runs=Map(runs),
         timers=Map({(path, kind): due for path, kind, due in data["timers"]}),
@@ -108,6 +137,11 @@ def restore(workflow: Workflow, tenant: str, id: UUID, data: Mapping[str, Any]) 
         finally_next=data.get("finally_next", 0),
         halted=data.get("halted", False),
         not_run=data.get("not_run", NOTHING),
+        signals=Map({id: Signal(id, *rest) for id, *rest in data.get("signals", ())}),
+        signals_used=Map(data.get("signals_used", {})),
+        interrupt_before=tuple(data.get("interrupt_before", ())),
+        interrupt_after=tuple(data.get("interrupt_after", ())),
+        stops=Map({path: Stop(tuple(steps), word, cause) for path, steps, word, cause in data.get("stops", ())}),
     )
 
 

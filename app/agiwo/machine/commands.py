@@ -1,6 +1,6 @@
 """What the machine answers with: effects to be carried out, and the records of what was decided.
 
-`OpenApproval` and `CloseApproval` belong into the same write as the records; the others are carried out after that write is committed.
+`OpenApproval`, `CloseApproval` and `CloseWait` belong into the same write as the records; the others are carried out once it is committed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,14 @@ class CloseApproval:
     state: str
 
 
-Command = StartAttempt | StopAttempt | StartProbe | OpenApproval | CloseApproval
+@dataclass(frozen=True, slots=True)
+class CloseWait:
+    """A wait for a signal is over without one. Must not overtake a signal that already stands in the inbox."""
+
+    path: str
+
+
+Command = StartAttempt | StopAttempt | StartProbe | OpenApproval | CloseApproval | CloseWait
 
 
 @dataclass(frozen=True, slots=True)

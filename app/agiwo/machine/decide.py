@@ -11,12 +11,13 @@ from typing import Any
 
 from immutables import Map
 
-from agiwo.definition.compiled import Step
+from agiwo.definition.compiled import Step, Target, Word
 from agiwo.errors import Failure, StepError, TemplateError, ValueRefused, is_a
 from agiwo.machine.commands import Decision, StartProbe, StopAttempt
 from agiwo.machine.ending import TOTAL_TIMEOUT, begin_end, bring_to_rest, cancelled, resting
 from agiwo.machine.flow import advance
 from agiwo.machine.gates import decide_gate, expire
+from agiwo.machine.interrupts import interrupted
 from agiwo.machine.outcome import circuit_is_open, give_up, produce
 from agiwo.machine.reducers import initial
 from agiwo.machine.reports import (
@@ -31,13 +32,17 @@ from agiwo.machine.reports import (
     OutcomeDecided,
     ProbeEnded,
     Report,
+    Resumed,
+    SignalReceived,
     Stopped,
     Succeeded,
     TimerDue,
 )
 from agiwo.machine.retry import delay_before_next
-from agiwo.machine.settle import fail, failure_target, plain, succeed
-from agiwo.machine.start import approved, called_with, start_attempt
+from agiwo.machine.settle import fail, failure_target, follow, plain, succeed
+from agiwo.machine.signals import expire as no_signal
+from agiwo.machine.signals import receive
+from agiwo.machine.start import approved, begin, called_with, start_attempt
 from agiwo.machine.state import CALLBACK, Instance, InstanceStatus, Phase, Run, StepStatus
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
@@ -83,6 +88,9 @@ def _begin(work: Work, report: Begin) -> None:
         "trace_id": report.trace_id,
         "input": report.input,
     }
+    for name, paths in (("interrupt_before", report.interrupt_before), ("interrupt_after", report.interrupt_after)):
+        if paths:
+            data[name] = list(paths)
     if report.labels:
         data["labels"] = dict(report.labels)
     if workflow.timeout is not None:
@@ -418,6 +426,7 @@ _TIMERS: dict[str, Callable[[Work, Run, Step], None]] = {
     "circuit": _retry_due,
     "wait": _wait_due,
     "approval": expire,
+    "signal": no_signal,
     "probe": _probe_due,
     "total": _total_due,
     "callback": _callback_due,
@@ -451,6 +460,23 @@ def _cancel_asked(work: Work, report: CancelAsked) -> None:
         bring_to_rest(work, reason, stop=True)
 
 
+def _resumed(work: Work, report: Resumed) -> None:
+    """Everything that was told to stop goes on: what had ended leads on, what was to begin begins."""
+    stops = work.instance.stops
+    found = interrupted(work.instance)
+    if not found:
+        return
+    work.emit("instance.resumed", data={"reason": report.reason, "paths": [run.path for run in found]}, by=report.by)
+    for run in found:
+        if work.instance.phase is not Phase.BODY:
+            return
+        step, stop = work.step(run.step), stops.get(run.path)
+        if stop is None:
+            begin(work, work.run(run.path), step)
+        elif stop.steps or stop.word is not None:
+            follow(work, run, step, Target(stop.steps, None if stop.word is None else Word(stop.word)), stop.cause)
+
+
 _REPORTS: dict[type[Any], Callable[[Work, Any], None]] = {
     Begin: _begin,
     AttemptEnded: _attempt_ended,
@@ -461,4 +487,6 @@ _REPORTS: dict[type[Any], Callable[[Work, Any], None]] = {
     CancelAsked: _cancel_asked,
     OutcomeDecided: _outcome_decided,
     CallbackReceived: _callback_received,
+    SignalReceived: receive,
+    Resumed: _resumed,
 }

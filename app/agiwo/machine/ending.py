@@ -47,22 +47,27 @@ def begin_end(
 def bring_to_rest(work: Work, reason: str, *, stop: bool) -> None:
     """Cancel everything that waits and, with `stop`, ask every running call to stop."""
     for run in work.instance.live_runs():
-        if run.status is StepStatus.RUNNING:
-            if stop and run.stopping in (None, TOTAL_TIMEOUT):
-                work.emit("step.stopping", run.path, {"reason": reason}, attempt=run.attempt)
-                if run.stopping is None:
-                    work.order(StopAttempt(run.path, run.attempt, reason))
-        elif run.status is StepStatus.UNKNOWN:
-            # Its call may have had its effect. A failing instance waits for the probe or the person; only a cancel leaves it so.
-            if stop:
-                work.emit("step.cancelled", run.path, {"reason": reason, "outcome": "unknown"})
-        else:
-            if run.status is StepStatus.WAITING_FOR_APPROVAL and run.approval is not None:
-                work.order(CloseApproval(run.approval["id"], "cancelled"))
-            data = {"reason": reason}
-            if run.status is StepStatus.WAITING and run.reason == CALLBACK and not work.step(run.step).effect.safe_to_repeat:
-                data["outcome"] = "unknown"  # the other side has taken the work, and nobody will hear what becomes of it
-            work.emit("step.cancelled", run.path, data)
+        call_off(work, run, reason, stop=stop)
+
+
+def call_off(work: Work, run: Run, reason: str, *, stop: bool, off: str | None = None) -> None:
+    """Cancel a run that waits; with `stop` ask a running call to stop. `off` is the step whose join does not need it any more."""
+    data = {"reason": reason} if off is None else {"reason": reason, "off": off}
+    if run.status is StepStatus.RUNNING:
+        if stop and run.stopping in (None, TOTAL_TIMEOUT):
+            work.emit("step.stopping", run.path, data, attempt=run.attempt)
+            if run.stopping is None:
+                work.order(StopAttempt(run.path, run.attempt, reason))
+    elif run.status is StepStatus.UNKNOWN:
+        # Its call may have had its effect. A failing instance waits for the probe or the person; only a cancel leaves it so.
+        if stop:
+            work.emit("step.cancelled", run.path, {**data, "outcome": "unknown"})
+    else:
+        if run.status is StepStatus.WAITING_FOR_APPROVAL and run.approval is not None:
+            work.order(CloseApproval(run.approval["id"], "cancelled"))
+        if run.status is StepStatus.WAITING and run.reason == CALLBACK and not work.step(run.step).effect.safe_to_repeat:
+            data["outcome"] = "unknown"  # the other side has taken the work, and nobody will hear what becomes of it
+        work.emit("step.cancelled", run.path, data)
 
 
 def cancelled(work: Work, run: Run, effect: Effect, *, certain: bool = False) -> None:

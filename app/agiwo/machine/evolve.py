@@ -26,7 +26,9 @@ from agiwo.machine.state import (
     Run,
     Scope,
     Settled,
+    Signal,
     StepStatus,
+    Stop,
 )
 from agiwo.machine.transitions import INSTANCE, STEP, IllegalTransition
 
@@ -71,6 +73,7 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
         raise IllegalTransition(f"{record.type} for {path}, which is {found}")
     scope = instance.scope
     values, overlaps = instance.values, instance.overlaps
+    signals, used = instance.signals, instance.signals_used
     if run is None:
         id, iteration = parse_path(path)
         step = instance.workflow.body[id]
@@ -86,6 +89,8 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
         run = run._replace(status=status)
     timers = _timers(instance.timers, path, status, target is not None, data.get("timers"))
     commits = instance.commits
+    if (taken := data.get("signal")) is not None:
+        signals, used = signals.delete(taken["id"]), used.set(taken["id"], path)
     if status in ENDED_STEP:
         scope = _ended(instance.workflow, scope, step, run)
         if run.commit is not None:
@@ -101,6 +106,8 @@ def _step(instance: Instance, record: Record, path: str, data: Mapping[str, Any]
         commits=commits,
         values=values,
         overlaps=overlaps,
+        signals=signals,
+        signals_used=used,
     )
 
 
@@ -112,7 +119,8 @@ def _begun(scope: Scope, step: Step, iteration: int, data: Mapping[str, Any]) ->
     if data.get("jumped") and jumps:
         first = next((j for j in jumps if j.target == step.index), None)
         jumps = tuple(j for j in jumps if j is not first)
-    return Scope(scope.path, scope.latest.set(step.index, iteration), scope.live | step.bit, scope.open & ~step.bit, counted, jumps)
+    latest = scope.latest.set(step.index, iteration)
+    return Scope(scope.path, latest, scope.live | step.bit, scope.open & ~step.bit, counted, jumps, scope.held)
 
 
 def _ended(workflow: Workflow, scope: Scope, step: Step, run: Run) -> Scope:
@@ -121,22 +129,32 @@ def _ended(workflow: Workflow, scope: Scope, step: Step, run: Run) -> Scope:
     while waiting:
         low = waiting & -waiting
         waiting ^= low
-        if _is_news(workflow.body.steps[low.bit_length() - 1], scope, run):
+        if _is_news(workflow, workflow.body.steps[low.bit_length() - 1], scope, run):
             open |= low
-    return Scope(scope.path, scope.latest, scope.live & ~step.bit, open, scope.counted, scope.jumps)
+    return Scope(scope.path, scope.latest, scope.live & ~step.bit, open, scope.counted, scope.jumps, scope.held)
 
 
-def _is_news(waiting: Step, scope: Scope, run: Run) -> bool:
-    """Whether the end of `run` is one that the join of `waiting` has not used up; a row goes on only from a step that passes."""
+def _is_news(workflow: Workflow, waiting: Step, scope: Scope, run: Run) -> bool:
+    """Whether the end of `run` is one that the join of `waiting` has not used up; a row goes on only from a step that passes.
+
+    What a join has called off is no news on any way that leads to that join.
+    """
     join = waiting.join
+    if run.off is not None and (waiting.id == run.off or _leads_to(workflow, waiting, workflow.body[run.off])):
+        return False
     if join is None or (join.kind is JoinKind.ROW and not run.passes):
         return False
     used = scope.counted.get(waiting.index)
     return used is None or run.iteration > used[join.sources.index(run.step)]
 
 
+def _leads_to(workflow: Workflow, step: Step, other: Step) -> bool:
+    """Whether a source of the join of `other` can be reached from `step` without passing through `other`."""
+    return other.join is not None and any(workflow.body.leading_to(source, other.index) & step.bit for source in other.join.sources)
+
+
 #: Clocks that belong to the state that set them and go with it.
-STATE_TIMERS = ("retry", "circuit", "wait", "approval", "probe", "callback", "heartbeat")
+STATE_TIMERS = ("retry", "circuit", "wait", "signal", "approval", "probe", "callback", "heartbeat")
 
 #: States in which total_timeout does not run: the step has ended, or waits for a person or a probe, which has its own clock.
 CLOCK_STOPPED = ENDED_STEP | {StepStatus.WAITING_FOR_APPROVAL, StepStatus.UNKNOWN}
@@ -173,7 +191,10 @@ def _started(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _waiting(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return run._replace(reason=data.get("reason"), evidence=data.get("evidence", run.evidence))
+    events = data.get("events")
+    arguments = run.arguments if events is None else {"events": events}
+    evidence = data.get("evidence", run.evidence)
+    return run._replace(reason=data.get("reason"), evidence=evidence, waiting_since=record.at, arguments=arguments)
 
 
 def _heard(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
@@ -182,6 +203,10 @@ def _heard(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 def _called_back(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
     return run._replace(probing=False, stopping=data.get("stopping", run.stopping))
+
+
+def _signal_taken(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
+    return run._replace(signal=data["signal"], reason=None)
 
 
 def _approval_asked(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
@@ -207,7 +232,8 @@ def _retrying(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _queued(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return run._replace(reason=data["reason"], error=data["error"], tries=data["tries"], probing=False)
+    error, tries = data.get("error", run.error), data.get("tries", run.tries)
+    return run._replace(reason=data["reason"], error=error, tries=tries, probing=False)
 
 
 def _fallback(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
@@ -232,7 +258,7 @@ def _outcome_decided(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
 
 
 def _stopping(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
-    return run._replace(stopping=data["reason"])
+    return run._replace(stopping=data["reason"], off=data.get("off", run.off))
 
 
 def _succeeded(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
@@ -273,12 +299,14 @@ def _skipped(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
         passes=data.get("passes", False),
         reason=data["reason"],
         evidence=data.get("evidence"),
+        off=data.get("off"),
     )
 
 
 def _cancelled(run: Run, record: Record, data: Mapping[str, Any]) -> Run:
     marks = (*run.marks, "outcome_unknown") if data.get("outcome") == "unknown" else run.marks
-    return run._replace(ended_at=record.at, held=None, settled=Settled.SKIPPED, reason=data["reason"], marks=marks, probing=False)
+    off = data.get("off", run.off)
+    return run._replace(ended_at=record.at, held=None, settled=Settled.SKIPPED, reason=data["reason"], marks=marks, probing=False, off=off)
 
 
 _CHANGES: Mapping[str, Callable[[Run, Record, Mapping[str, Any]], Run]] = {
@@ -286,6 +314,7 @@ _CHANGES: Mapping[str, Callable[[Run, Record, Mapping[str, Any]], Run]] = {
     "step.waiting": _waiting,
     "step.heard": _heard,
     "step.called_back": _called_back,
+    "step.signal_taken": _signal_taken,
     "step.approval_asked": _approval_asked,
     "step.approval_decided": _approval_decided,
     "step.retrying": _retrying,
@@ -315,6 +344,8 @@ def _instance_started(instance: Instance, record: Record, data: Mapping[str, Any
         input=data.get("input"),
         starter=record.by,
         labels=data.get("labels", NOTHING),
+        interrupt_before=tuple(data.get("interrupt_before", ())),
+        interrupt_after=tuple(data.get("interrupt_after", ())),
         started_at=record.at,
         values=Map(data.get("values", NOTHING)),
         timers=timers,
@@ -325,8 +356,9 @@ def _instance_ending(instance: Instance, record: Record, data: Mapping[str, Any]
     ending = Ending(InstanceStatus(data["status"]), data.get("error"), record.by, data.get("reason"), data.get("output"))
     status = InstanceStatus.CANCELLING if data.get("stop") else instance.status
     timers = instance.timers.delete(("", "workflow")) if ("", "workflow") in instance.timers else instance.timers
-    scope = instance.scope._replace(jumps=(), open=0)
-    return instance._replace(phase=Phase.SETTLING, ending=ending, status=status, timers=timers, scope=scope)
+    scope = instance.scope._replace(jumps=(), open=0, held=0)
+    settling = instance._replace(phase=Phase.SETTLING, ending=ending, status=status, timers=timers, scope=scope)
+    return settling._replace(stops=NOTHING)
 
 
 def _instance_handling(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
@@ -371,6 +403,40 @@ def _instance_ended(instance: Instance, record: Record, data: Mapping[str, Any])
     )
 
 
+def _instance_interrupted(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    run = instance.runs[data["path"]]
+    number = instance.workflow.body.number
+    stop = Stop(tuple(number[id] for id in data.get("steps", ())), data.get("word"), data.get("cause"))
+    scope = instance.scope._replace(held=instance.scope.held | 1 << run.step)
+    return instance._replace(scope=scope, stops=instance.stops.set(run.path, stop))
+
+
+def _instance_resumed(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    runs = instance.runs
+    for path in data["paths"]:
+        if path not in instance.stops:
+            runs = runs.set(path, runs[path]._replace(reason=None))
+    return instance._replace(scope=instance.scope._replace(held=0), stops=NOTHING, runs=runs)
+
+
+def _signal_received(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    signals = instance.signals
+    for id in data.get("expired", ()):
+        signals = signals.delete(id)
+    signal = Signal(data["id"], data["event"], data.get("payload"), record.at, record.seq, record.by, data["channel"])
+    return instance._replace(signals=signals.set(signal.id, signal))
+
+
+def _join_cut(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
+    """A join has enough: jumps that wait to lead to its sources, and stops after what leads there, are given up."""
+    off = {instance.workflow.body.number[id] for id in data["off"]}
+    scope, stops, held = instance.scope, instance.stops, instance.scope.held
+    for path in [path for path in stops if instance.runs[path].step in off]:
+        stops, held = stops.delete(path), held & ~(1 << instance.runs[path].step)
+    jumps = tuple(jump for jump in scope.jumps if jump.target not in off)
+    return instance._replace(scope=scope._replace(jumps=jumps, held=held), stops=stops)
+
+
 def _jump_waiting(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
     jump = Jump(instance.workflow.body.number[data["target"]], data.get("cause"))
     return instance._replace(scope=instance.scope._replace(jumps=(*instance.scope.jumps, jump)))
@@ -385,5 +451,9 @@ _INSTANCE: Mapping[str, Callable[[Instance, Record, Mapping[str, Any]], Instance
     "instance.cancel_asked": _instance_noted,
     "instance.handler_failed": _instance_handler_failed,
     "instance.ended": _instance_ended,
+    "instance.interrupted": _instance_interrupted,
+    "instance.resumed": _instance_resumed,
+    "signal.received": _signal_received,
     "jump.waiting": _jump_waiting,
+    "join.cut": _join_cut,
 }

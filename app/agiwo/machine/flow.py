@@ -5,12 +5,14 @@ Joins are computed from their sources each time and are no state of their own, s
 
 from __future__ import annotations
 
-from agiwo.definition.compiled import JoinKind, Step
+from agiwo.definition.compiled import Join, Step
+from agiwo.definition.reading import mask_of
 from agiwo.errors import TemplateError, ValueRefused
-from agiwo.machine.ending import begin_end, end
-from agiwo.machine.settle import after_skip
+from agiwo.machine.ending import begin_end, call_off, end
+from agiwo.machine.joins import Standing, counted, standing, steps_in, verdict
+from agiwo.machine.settle import after_skip, allowed_by_join, unhandled_failure
 from agiwo.machine.start import activate
-from agiwo.machine.state import InstanceStatus, Phase, Settled, run_path
+from agiwo.machine.state import InstanceStatus, Phase, Run, run_path
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
 from agiwo.values import check
@@ -23,7 +25,7 @@ def advance(work: Work) -> None:
             activate(work, work.todo.popleft())
         elif work.instance.phase is not Phase.SETTLING and not work.instance.halted and (_waiting_jump(work) or _open_join(work)):
             continue
-        elif work.instance.scope.live:
+        elif work.instance.scope.busy:
             return
         else:
             _next_phase(work)
@@ -35,7 +37,7 @@ def advance(work: Work) -> None:
 def _waiting_jump(work: Work) -> bool:
     scope = work.instance.scope
     for jump in scope.jumps:
-        if not scope.live >> jump.target & 1:
+        if not scope.busy >> jump.target & 1:
             activate(work, Activation(jump.target, jump.cause, waited=True))
             return True
     return False
@@ -44,59 +46,33 @@ def _waiting_jump(work: Work) -> bool:
 def _open_join(work: Work) -> bool:
     """Resolve one join that has news; False if none can be.
 
-    First those whose sources have all brought news; then those whose missing sources cannot come any more, unless another open join may
-    still bring them; last, if open joins wait only for each other, the one written first.
+    First those whose sources have all brought news, or enough of them; then those whose missing sources cannot come any more, unless
+    another open join may still bring them; last, if open joins wait only for each other, the one written first.
     """
-    open = work.instance.scope.open & ~work.instance.scope.live
+    scope = work.instance.scope
+    open = scope.open & ~scope.busy
     if not open:
         return False
-    missing: list[tuple[Step, int]] = []
-    for step in _steps(work, open):
-        lacking = _lacking(work, step)
-        if lacking is None:
+    missing: list[tuple[Step, Standing]] = []
+    for step in steps_in(work.instance, open):
+        join = step.join
+        assert join is not None
+        found = standing(work.instance, step)
+        met = verdict(join, found)
+        if met is None:
             continue
-        if not lacking:
-            _resolve(work, step, 0)
+        if not found.lacking or (met and join.early):
+            _resolve(work, step, found)
             return True
-        missing.append((step, lacking))
-    for step, lacking in missing:
-        if not _reachable_from(work, step, lacking, open & ~step.bit):
-            _resolve(work, step, lacking)
+        missing.append((step, found))
+    for step, found in missing:
+        if not _reachable_from(work, step, found.lacking, open & ~step.bit):
+            _resolve(work, step, found)
             return True
     if missing:
         _resolve(work, *missing[0])
         return True
     return False
-
-
-def _steps(work: Work, mask: int) -> list[Step]:
-    out: list[Step] = []
-    while mask:
-        low = mask & -mask
-        out.append(work.step(low.bit_length() - 1))
-        mask ^= low
-    return out
-
-
-def _lacking(work: Work, step: Step) -> int | None:
-    """Mask of the sources that bring no news and will not come; None while one of them may still come."""
-    scope = work.instance.scope
-    join = step.join
-    assert join is not None
-    if scope.live & join.mask:
-        return None
-    used = scope.counted.get(step.index)
-    coming = scope.live
-    for jump in scope.jumps:
-        coming |= 1 << jump.target
-    lacking = 0
-    for position, source in enumerate(join.sources):
-        if scope.latest.get(source, 0) > (used[position] if used else 0):
-            continue
-        if coming and coming & work.instance.workflow.body.leading_to(source, step.index):
-            return None
-        lacking |= 1 << source
-    return lacking
 
 
 def _reachable_from(work: Work, step: Step, sources: int, others: int) -> bool:
@@ -109,49 +85,57 @@ def _reachable_from(work: Work, step: Step, sources: int, others: int) -> bool:
     return False
 
 
-def _resolve(work: Work, step: Step, lacking: int) -> None:
-    """All sources are settled: the step starts, or is skipped and says by whom."""
+def _resolve(work: Work, step: Step, found: Standing) -> None:
+    """It is settled how the join stands: the step starts, or is skipped and says by whom."""
     join = step.join
     assert join is not None
-    scope = work.instance.scope
-    succeeded: list[str] = []
-    failed: list[str] = []
-    absent: list[str] = []
-    for source in join.sources:
-        run = None
-        id = work.step(source).id
-        if not lacking >> source & 1:
-            run = work.instance.runs[run_path(id, scope.latest[source])]
-        if run is not None and (run.passes if join.kind is JoinKind.ROW else run.settled is Settled.SUCCESS):
-            succeeded.append(id)
-        elif run is not None and run.settled is Settled.FAILED:
-            failed.append(id)
-        else:
-            absent.append(id)
-    if _holds(join.kind, succeeded, failed, absent):
-        work.todo.append(Activation(step.index, _cause(work, step, lacking)))
+    if verdict(join, found):
+        if join.cancel_rest:
+            _cut(work, step, join)
+        work.todo.append(Activation(step.index, _cause(work, step, found)))
         return
+    scope = work.instance.scope
     path = run_path(step.id, scope.latest.get(step.index, 0) + 1)
-    used = [scope.latest.get(source, 0) for source in join.sources]
-    blocking = failed or absent
-    data = {"reason": "join_not_met" if failed or succeeded else "upstream", "evidence": {"sources": blocking}, "counted": used}
-    work.emit("step.skipped", path, data)
+    used = counted(work, step) if join.early else [scope.latest.get(source, 0) for source in join.sources]
+    reason = "join_not_met" if join.kind.counts or found.failed or found.succeeded else "upstream"
+    work.emit("step.skipped", path, {"reason": reason, "evidence": {"sources": list(found.failed or found.absent)}, "counted": used})
+    if join.kind.counts and (run := _no_longer_allowed(work, step, found)) is not None:
+        unhandled_failure(work, run, run.error or {})
+        return
     after_skip(work, work.run(path), step)
 
 
-def _holds(kind: JoinKind, succeeded: list[str], failed: list[str], absent: list[str]) -> bool:
-    if kind is JoinKind.ALL_DONE:
-        return True
-    if kind is JoinKind.ALL_SUCCESS:
-        return not failed and not absent
-    return bool(succeeded) and not failed
+def _no_longer_allowed(work: Work, step: Step, found: Standing) -> Run | None:
+    """A source whose failure only this join allowed, as long as it could be met without it."""
+    for id in found.failed:
+        source = work.instance.workflow.body[id]
+        run = work.instance.latest_run(source.index)
+        if run is not None and run.taken == "join" and not allowed_by_join(work, run, source, but=step):
+            return run
+    return None
 
 
-def _cause(work: Work, step: Step, lacking: int) -> str | None:
+def _cut(work: Work, step: Step, join: Join) -> None:
+    """The join has enough and wants no more: what still leads to its sources is called off, and leads on to nothing there."""
+    scope, body = work.instance.scope, work.instance.workflow.body
+    leading = 0
+    for source in join.sources:
+        leading |= body.leading_to(source, step.index)
+    off = (scope.held | mask_of(jump.target for jump in scope.jumps)) & leading
+    work.emit("join.cut", data={"step": step.id, "off": [one.id for one in steps_in(work.instance, off)]})
+    for one in steps_in(work.instance, scope.open & leading & ~scope.live):
+        path = run_path(one.id, scope.latest.get(one.index, 0) + 1)
+        work.emit("step.skipped", path, {"reason": "cancelled", "counted": counted(work, one), "off": step.id})
+    for run in work.instance.live_runs():
+        if leading >> run.step & 1:
+            call_off(work, run, f"{step.id} has what it waits for", stop=True, off=step.id)
+
+
+def _cause(work: Work, step: Step, found: Standing) -> str | None:
     """The failure that led to a source leads on to what waits for it."""
     assert step.join is not None
     for source in step.join.sources:
-        if not lacking >> source & 1:
+        if not (found.lacking | found.pending) >> source & 1:
             run = work.instance.latest_run(source)
             if run is not None and run.cause is not None:
                 return run.cause

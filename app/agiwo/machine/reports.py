@@ -5,7 +5,7 @@ Every report is a value; one for an attempt that is not current, or for an insta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,10 @@ Outcome = Succeeded | Failed | Stopped | NotBegun
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Start a blank instance with its checked input; `context` holds values given at the trigger, `starter` is a principal."""
+    """Start a blank instance with its checked input; `context` holds values given at the trigger, `starter` is a principal.
+
+    `interrupt_before` and `interrupt_after` are the ids (every run) or paths (one run) of steps to stop at.
+    """
 
     at: float
     input: Any = None
@@ -57,6 +60,8 @@ class Begin:
     starter: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     trace_id: str = ""
+    interrupt_before: Sequence[str] = ()
+    interrupt_after: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,4 +157,37 @@ class CallbackReceived:
     draw: float = 0.0
 
 
-Report = Begin | AttemptEnded | AttemptLost | ProbeEnded | TimerDue | ApprovalDecided | CancelAsked | OutcomeDecided | CallbackReceived
+@dataclass(frozen=True, slots=True)
+class SignalReceived:
+    """Something happened outside: `event` names it, `payload` is what it carries. The same `id` counts once."""
+
+    at: float
+    id: str
+    event: str
+    payload: Any
+    by: str
+    channel: str = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Somebody lets the instance go on from where it was told to stop."""
+
+    at: float
+    by: str
+    reason: str | None = None
+
+
+Report = (
+    Begin
+    | AttemptEnded
+    | AttemptLost
+    | ProbeEnded
+    | TimerDue
+    | ApprovalDecided
+    | CancelAsked
+    | OutcomeDecided
+    | CallbackReceived
+    | SignalReceived
+    | Resumed
+)

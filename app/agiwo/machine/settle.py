@@ -11,6 +11,8 @@ from typing import Any
 from agiwo.definition.compiled import Kind, Route, Step, Target, Word
 from agiwo.errors import Failure, TemplateError, ValidationError, ValueRefused, canonical_type, is_a
 from agiwo.machine.ending import begin_end, bring_to_rest, in_handlers, resting
+from agiwo.machine.interrupts import stops_after
+from agiwo.machine.joins import tolerates, waiting_on
 from agiwo.machine.reducers import ABSENT, written
 from agiwo.machine.state import InstanceStatus, Overlap, Run, Settled, StepStatus
 from agiwo.machine.view import scope_of
@@ -20,6 +22,8 @@ from agiwo.values import check, kind_of, shown
 
 Extra = Mapping[str, Any]
 NOTHING: Extra = {}
+#: Where a step leads, and the evidence for the history.
+Chosen = tuple[dict[str, Any], Target]
 
 
 def plain(template: ValueTemplate, scope: Scope, what: str) -> Any:
@@ -48,24 +52,35 @@ def truth(expression: Expression, scope: Scope, what: str) -> bool:
 # ---------------------------------------------------------------- success
 
 
-def succeed(work: Work, run: Run, step: Step, result: Any, *, model: Any = None, calls: Any = None, by: str | None = None) -> None:
-    """Settle `run` with `result` as what its call gave: output, writes and route are evaluated first, and any of them may fail the step."""
+def succeed(
+    work: Work,
+    run: Run,
+    step: Step,
+    result: Any,
+    *,
+    model: Any = None,
+    calls: Any = None,
+    by: str | None = None,
+    chosen: Chosen | None = None,
+) -> None:
+    """Settle `run` with `result` as what its call gave: output, writes and route are evaluated first, and any of them may fail the step.
+
+    `chosen` is where it leads, with the evidence, if that was settled by what the step waited for.
+    """
     if step.kind not in (Kind.TOOL_CALL, Kind.LLM_TASK) and (misfit := output_misfit(step, result)) is not None:
         fail(work, run, step, misfit)
         return
     try:
-        output, writes, chosen = _evaluate(work, run, step, result, model)
+        output, writes, routed = _evaluate(work, run, step, result, model)
     except (TemplateError, ValidationError, NoMatch) as exc:
         failure = exc.failure() if isinstance(exc, TemplateError | ValidationError) else Failure("NoMatchingCase", str(exc))
         fail(work, run, step, failure, calls=calls)
         return
+    chosen = chosen or routed
     _record_success(work, run, step, output, writes, chosen, model=model, calls=calls, by=by)
     if resting(work, run):
         return
-    if chosen is not None:
-        follow(work, run, step, chosen[1], run.cause)
-    elif step.on_success is not None:
-        follow(work, run, step, step.on_success, run.cause)
+    lead_on(work, run, step, step.on_success if chosen is None else chosen[1], run.cause)
 
 
 def output_misfit(step: Step, result: Any) -> Failure | None:
@@ -76,9 +91,7 @@ def output_misfit(step: Step, result: Any) -> Failure | None:
     return Failure("OutputInvalid", f"the result does not fit output_schema: {problems[0].message}", details=details)
 
 
-def _evaluate(
-    work: Work, run: Run, step: Step, result: Any, model: Any
-) -> tuple[Any, list[tuple[str, Any]], tuple[dict[str, Any], Target] | None]:
+def _evaluate(work: Work, run: Run, step: Step, result: Any, model: Any) -> tuple[Any, list[tuple[str, Any]], Chosen | None]:
     candidate = run._replace(status=StepStatus.SUCCESS, output=result, has_output=True, settled=Settled.SUCCESS, model=model)
     output = result
     if step.output is not None:
@@ -127,7 +140,7 @@ def _record_success(
     step: Step,
     output: Any,
     writes: list[tuple[str, Any]],
-    chosen: tuple[dict[str, Any], Target] | None,
+    chosen: Chosen | None,
     *,
     model: Any,
     calls: Any,
@@ -145,25 +158,6 @@ def _record_success(
     if run.fallback is not None:
         data["degraded"] = run.fallback["kind"]
     work.emit("step.succeeded", run.path, data, attempt=run.attempt or None, by=by)
-
-
-def counted(work: Work, step: Step) -> list[int]:
-    """The iteration of each source that a start of `step` uses up: also of a source that is on its way, so that it starts nothing later."""
-    scope = work.instance.scope
-    join = step.join
-    # What is live, and what is about to start: whichever target of one jump is begun first, and joins that have news.
-    on_way = scope.live | scope.open & ~step.bit
-    for activation in work.todo:
-        on_way |= 1 << activation.step
-    for jump in scope.jumps:
-        on_way |= 1 << jump.target
-    out: list[int] = []
-    for source in join.sources if join is not None else ():
-        latest = scope.latest.get(source, 0)
-        if not scope.live >> source & 1 and on_way and on_way & work.instance.workflow.body.leading_to(source, step.index):
-            latest += 1
-        out.append(latest)
-    return out
 
 
 # ---------------------------------------------------------------- routes
@@ -192,11 +186,22 @@ def choose(route: Route, scope: Scope) -> tuple[dict[str, Any], Target]:
     raise NoMatch("no case is true and there is no default")
 
 
+def lead_on(work: Work, run: Run, step: Step, target: Target | None, cause: str | None) -> None:
+    """Go on from a step that has ended: to what its end leads to, unless the instance was told to stop after it."""
+    if stops_after(work.instance, run):
+        following: dict[str, Any] = (
+            {} if target is None else {"steps": [work.step(index).id for index in target.steps], "word": target.word}
+        )
+        work.emit("instance.interrupted", data={"path": run.path, **following, "cause": cause})
+    elif target is not None:
+        follow(work, run, step, target, cause)
+
+
 def follow(work: Work, run: Run, step: Step, target: Target, cause: str | None) -> None:
     """Start what a route names. A jump along an edge that the target depends on anyway is left to the join."""
     if target.word is Word.FAIL:
         error = {"type": "ToolError", "message": f"{step.id} leads to `fail`", "step": step.id, "path": run.path}
-        _unhandled(work, run, error)
+        unhandled_failure(work, run, error)
         return
     for index in target.steps:
         join = work.step(index).join
@@ -236,7 +241,7 @@ def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = Non
     target = None
     if not unhandled and not resting(work, run):
         target = failure_target(step, failure.type)
-    settled, passes, taken = (Settled.FAILED, False, None) if unhandled else _taken(work, step, target)
+    settled, passes, taken = (Settled.FAILED, False, None) if unhandled else _taken(work, run, step, target)
     data: dict[str, Any] = {"error": error, "settled": str(settled), "passes": passes or None, "taken": taken}
     data.update(calls=calls, evidence=evidence, last=last)
     data = {name: value for name, value in data.items() if value is not None}
@@ -244,20 +249,16 @@ def fail(work: Work, run: Run, step: Step, failure: Failure, *, calls: Any = Non
     if resting(work, run):
         return
     if taken is None:
-        _unhandled(work, run, error)
+        unhandled_failure(work, run, error)
     elif taken == "continue":
         _go_on(work, run, step, error if last is None else last)
-    elif target is not None and target.steps:
-        follow(work, run, step, target, run.path)
+    else:
+        lead_on(work, run, step, target if target is not None and target.steps else None, run.path)
 
 
-def _taken(work: Work, step: Step, target: Target | None) -> tuple[Settled, bool, str | None]:
+def _taken(work: Work, run: Run, step: Step, target: Target | None) -> tuple[Settled, bool, str | None]:
     if target is None:
-        allowed = any(
-            (join := waiting.join) is not None and join.kind.allows_failed and join.mask >> step.index & 1 and not waiting.in_row
-            for waiting in _waiting(work, step)
-        )
-        return Settled.FAILED, False, "join" if allowed else None
+        return Settled.FAILED, False, "join" if allowed_by_join(work, run, step) else None
     if target.word is Word.FAIL:
         return Settled.FAILED, False, None
     if target.word is Word.CONTINUE:
@@ -267,14 +268,10 @@ def _taken(work: Work, step: Step, target: Target | None) -> tuple[Settled, bool
     return Settled.SKIPPED, False, "route"
 
 
-def _waiting(work: Work, step: Step) -> list[Step]:
-    mask = work.instance.workflow.body.waiting_on[step.index]
-    out: list[Step] = []
-    while mask:
-        low = mask & -mask
-        out.append(work.step(low.bit_length() - 1))
-        mask ^= low
-    return out
+def allowed_by_join(work: Work, run: Run, step: Step, *, but: Step | None = None) -> bool:
+    """Whether a step waits for `step` whose join allows its failure; `but` leaves one of them aside."""
+    waiting = waiting_on(work.instance, step)
+    return any(one is not but and tolerates(work.instance, one, step, run.iteration) for one in waiting)
 
 
 def failure_target(step: Step, type: str) -> Target | None:
@@ -303,19 +300,21 @@ def _go_on(work: Work, run: Run, step: Step, error: Mapping[str, Any]) -> None:
     """`continue`: as after success, though a route has no output to look at; where it was the route that failed, the path is complete."""
     if step.route is not None:
         if error["type"] == "NoMatchingCase":
+            lead_on(work, run, step, None, run.cause)
             return
         try:
             _, target = choose(step.route, scope_of(work.instance, run))
         except (NoMatch, TemplateError) as exc:
             type = "TemplateError" if isinstance(exc, TemplateError) else "NoMatchingCase"
-            _unhandled(work, run, {"type": type, "message": str(exc), "step": step.id, "path": run.path})
+            unhandled_failure(work, run, {"type": type, "message": str(exc), "step": step.id, "path": run.path})
             return
-        follow(work, run, step, target, run.cause)
-    elif step.on_success is not None:
-        follow(work, run, step, step.on_success, run.cause)
+        lead_on(work, run, step, target, run.cause)
+    else:
+        lead_on(work, run, step, step.on_success, run.cause)
 
 
-def _unhandled(work: Work, run: Run, error: Mapping[str, Any]) -> None:
+def unhandled_failure(work: Work, run: Run, error: Mapping[str, Any]) -> None:
+    """A failure that nothing takes ends the instance, or the handler that it happened in."""
     if in_handlers(work):
         # A handler's own failure never hides the first error; what runs beside it comes to rest, as in the body.
         work.todo.clear()

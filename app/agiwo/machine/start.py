@@ -16,8 +16,11 @@ from agiwo.ids import idempotency_key
 from agiwo.machine.commands import StartAttempt
 from agiwo.machine.ending import begin_end, bring_to_rest
 from agiwo.machine.gates import ask, is_asked
-from agiwo.machine.settle import after_skip, counted, fail, plain, succeed, truth
-from agiwo.machine.state import InstanceStatus, Phase, Run, StepStatus, run_path
+from agiwo.machine.interrupts import stops_before
+from agiwo.machine.joins import counted
+from agiwo.machine.settle import after_skip, fail, plain, succeed, truth
+from agiwo.machine.signals import wait as wait_for_signal
+from agiwo.machine.state import INTERRUPT, InstanceStatus, Phase, Run, StepStatus, run_path
 from agiwo.machine.view import scope_of
 from agiwo.machine.work import Activation, Work
 from agiwo.template import Absent, Expression, Scope, ValueTemplate, path_text
@@ -26,10 +29,10 @@ from agiwo.values import check, digest, shown
 
 
 def activate(work: Work, activation: Activation) -> None:
-    """Begin a step; if it is live, its next iteration waits for its end."""
+    """Begin a step; if it is live (or still has to lead on), its next iteration waits for its end."""
     step = work.step(activation.step)
     scope = work.instance.scope
-    if scope.live & step.bit:
+    if scope.busy & step.bit:
         work.emit("jump.waiting", data={"target": step.id, "cause": activation.cause})
         return
     iteration = scope.latest.get(step.index, 0) + 1
@@ -40,6 +43,14 @@ def activate(work: Work, activation: Activation) -> None:
         message = f"{step.id} has run {step.max_iterations} times and was to run again (max_iterations)"
         fail(work, run, step, Failure("LoopLimitExceeded", message), unhandled=iteration > step.max_iterations + 1)
         return
+    if stops_before(work.instance, run):
+        work.emit("step.queued", run.path, {"reason": INTERRUPT})
+        return
+    begin(work, run, step)
+
+
+def begin(work: Work, run: Run, step: Step) -> None:
+    """Do what a step does first: its condition, its guard, then what its kind asks for."""
     try:
         _begin(work, run, step)
     except (TemplateError, ValidationError) as exc:
@@ -249,11 +260,12 @@ def _fail(work: Work, run: Run, step: Step, scope: Scope) -> None:
 
 
 #: Kinds that make no call, though a person may be asked before them.
-_QUIET = frozenset({Kind.WAIT, Kind.SET, Kind.BRANCH})
+_QUIET = frozenset({Kind.WAIT, Kind.WAIT_FOR_SIGNAL, Kind.SET, Kind.BRANCH})
 _KINDS = {
     Kind.TOOL_CALL: _call,
     Kind.LLM_TASK: _call,
     Kind.WAIT: _wait,
+    Kind.WAIT_FOR_SIGNAL: wait_for_signal,
     Kind.APPROVAL: _approval,
     Kind.SET: _at_once,
     Kind.BRANCH: _at_once,

@@ -22,6 +22,10 @@ NOTHING: Final[Map[Any, Any]] = Map()
 
 #: What a step waits for whose call was taken on and is answered later.
 CALLBACK: Final = "callback"
+#: Why a step waits that takes a signal from outside.
+SIGNAL: Final = "signal"
+#: Why a step is QUEUED that the instance was told to stop before.
+INTERRUPT: Final = "interrupt"
 #: Why a step is QUEUED whose circuit is open.
 CIRCUIT_OPEN: Final = "circuit_open"
 
@@ -30,10 +34,10 @@ class StepStatus(StrEnum):
     """The states of a step; who moves it on stands in `transitions.STEP`."""
 
     PENDING = "PENDING"  # not begun
-    QUEUED = "QUEUED"  # wants room, or a circuit that lets it through; the reason says which
+    QUEUED = "QUEUED"  # may begin, and something holds it: room, a circuit, an interrupt; the reason says which
     RUNNING = "RUNNING"  # an attempt is under way
     RETRYING = "RETRYING"  # an attempt failed, the next has its time
-    WAITING = "WAITING"  # for a timer
+    WAITING = "WAITING"  # for a timer or a signal (the reason)
     WAITING_FOR_APPROVAL = "WAITING_FOR_APPROVAL"  # for a person
     UNKNOWN = "UNKNOWN"  # a call may or may not have had its effect; a probe or a person says
     SUCCESS = "SUCCESS"
@@ -92,7 +96,8 @@ class Run(NamedTuple):
     `attempt` numbers every start of the call and fences its report; `tries` counts those that the retry policy counts, `deaths` those whose
     node died. `commit` is the place in the order in which results were committed. `cause` is the path of the run whose failure led here.
     `taken` says what took its failure. `fallback` is there once the step's fallback was taken: its `kind`, the `error` that led to it, and
-    what another tool is called with. Times are seconds since 1970.
+    what another tool is called with. `off` is the step whose join did not need it any more and stopped it, `signal` the signal that a wait
+    took. Times are seconds since 1970.
     """
 
     step: int
@@ -128,6 +133,30 @@ class Run(NamedTuple):
     marks: tuple[str, ...] = ()
     model: Any = None
     fallback: Mapping[str, Any] | None = None
+    waiting_since: float | None = None
+    signal: Mapping[str, Any] | None = None
+    off: str | None = None
+
+
+class Signal(NamedTuple):
+    """A signal that is kept until a step wants it; `number` is its place in the order of arrival."""
+
+    id: str
+    event: str
+    payload: Any
+    at: float
+    number: int
+    by: str | None = None
+    channel: str = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What follows from a step after which the instance was told to stop: the steps (or the reserved word) that its end leads to."""
+
+    steps: tuple[int, ...] = ()
+    word: str | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +182,8 @@ class Scope(NamedTuple):
     """One list of steps being carried out; masks over the numbers of its steps.
 
     `live` has begun and not ended, `open` are joins to which a source has brought news that they have not counted. `counted` holds for each
-    join the iteration of each source that it has used up.
+    join the iteration of each source that it has used up. `held` has ended and nothing follows from it yet, since the instance was told to
+    stop there.
     """
 
     path: str = ""
@@ -162,6 +192,12 @@ class Scope(NamedTuple):
     open: int = 0
     counted: Map[int, tuple[int, ...]] = NOTHING
     jumps: tuple[Jump, ...] = ()
+    held: int = 0
+
+    @property
+    def busy(self) -> int:
+        """What is live, and what has ended and still has to lead on."""
+        return self.live | self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +236,11 @@ class Instance(NamedTuple):
     finally_next: int = 0
     halted: bool = False  # the handler under way is over: what is live comes to rest, nothing new starts
     not_run: Mapping[str, str] = NOTHING
+    signals: Map[str, Signal] = NOTHING  # by id: kept until a step wants them
+    signals_used: Map[str, str] = NOTHING  # id -> path of the run that took it
+    interrupt_before: tuple[str, ...] = ()
+    interrupt_after: tuple[str, ...] = ()
+    stops: Map[str, Stop] = NOTHING  # path -> what follows from it once somebody lets the instance go on
 
     @property
     def ended(self) -> bool:

@@ -17,10 +17,11 @@ LIVE = frozenset({S.QUEUED, S.RUNNING, S.RETRYING, S.WAITING, S.WAITING_FOR_APPR
 #: record type -> (states that it may find, the state that it leaves; None: the same)
 STEP: Mapping[str, tuple[frozenset[S], S | None]] = {
     "step.started": (LIVE | {S.PENDING}, S.RUNNING),
-    "step.queued": (frozenset({S.RUNNING}), S.QUEUED),
-    "step.waiting": (frozenset({S.PENDING, S.RUNNING, S.WAITING_FOR_APPROVAL}), S.WAITING),
+    "step.queued": (frozenset({S.PENDING, S.RUNNING}), S.QUEUED),
+    "step.waiting": (frozenset({S.PENDING, S.QUEUED, S.RUNNING, S.WAITING_FOR_APPROVAL}), S.WAITING),
     "step.heard": (frozenset({S.WAITING}), None),
     "step.called_back": (frozenset({S.QUEUED, S.RUNNING, S.RETRYING, S.WAITING, S.UNKNOWN}), None),
+    "step.signal_taken": (frozenset({S.WAITING}), None),
     "step.approval_asked": (LIVE | {S.PENDING}, S.WAITING_FOR_APPROVAL),
     "step.approval_decided": (frozenset({S.WAITING_FOR_APPROVAL}), None),
     "step.retrying": (frozenset({S.RUNNING, S.WAITING, S.UNKNOWN}), S.RETRYING),
@@ -32,7 +33,7 @@ STEP: Mapping[str, tuple[frozenset[S], S | None]] = {
     "step.stopping": (frozenset({S.RUNNING}), None),
     "step.succeeded": (LIVE | {S.PENDING}, S.SUCCESS),
     "step.failed": (LIVE | {S.PENDING}, S.FAILED),
-    "step.skipped": (frozenset({S.PENDING}), S.SKIPPED),
+    "step.skipped": (frozenset({S.PENDING, S.QUEUED}), S.SKIPPED),
     "step.cancelled": (LIVE, S.CANCELLED),
 }
 
@@ -46,7 +47,11 @@ INSTANCE: Mapping[str, tuple[frozenset[P], P | None]] = {
     "instance.cancel_asked": (frozenset({P.BODY, P.SETTLING, P.HANDLING, P.FINALLY}), None),
     "instance.handler_failed": (frozenset({P.HANDLING, P.FINALLY}), None),
     "instance.ended": (frozenset({P.BODY, P.SETTLING, P.HANDLING, P.FINALLY}), P.ENDED),
+    "instance.interrupted": (frozenset({P.BODY}), None),
+    "instance.resumed": (frozenset({P.BODY}), None),
+    "signal.received": (frozenset({P.BODY, P.SETTLING, P.HANDLING, P.FINALLY}), None),
     "jump.waiting": (frozenset({P.BODY, P.HANDLING, P.FINALLY}), None),
+    "join.cut": (frozenset({P.BODY, P.HANDLING, P.FINALLY}), None),
 }
 
 #: The ends of an instance, and the step states that no record leaves.

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agiwo.clock import rfc3339
-from agiwo.machine.state import CALLBACK, CIRCUIT_OPEN, Instance, Run, StepStatus, run_path
+from agiwo.machine.state import CALLBACK, CIRCUIT_OPEN, INTERRUPT, SIGNAL, Instance, Run, StepStatus, run_path
 from agiwo.template import Absent
 
 #: What `steps.X` offers.
-STEP_MEMBERS = ("output", "status", "error", "attempts", "iteration", "approval", "model", "started_at", "ended_at", "iterations")
+STEP_MEMBERS = ("output", "status", "error", "attempts", "iteration", "approval", "signal", "model", "started_at", "ended_at", "iterations")
 INSTANCE_MEMBERS = ("id", "workflow", "version", "trace_id", "tenant", "started_at")
 
 _WHY_NO_OUTPUT = {
@@ -31,15 +31,15 @@ _WAITS = {
     StepStatus.RETRYING: "retry",
 }
 #: Everything that a run may wait for, in the order in which it is shown: people first.
-WAIT_KINDS = (*_WAITS.values(), CALLBACK, "circuit", "room")
+WAIT_KINDS = ("approval", "outcome", INTERRUPT, SIGNAL, "timer", "retry", CALLBACK, "circuit", "room")
 
 
 def wait_kind(run: Run) -> str | None:
     """What a run waits for, one of WAIT_KINDS; None for one that runs or has ended."""
     if run.status is StepStatus.QUEUED:
-        return "circuit" if run.reason == CIRCUIT_OPEN else "room"
-    if run.status is StepStatus.WAITING and run.reason == CALLBACK:
-        return CALLBACK
+        return INTERRUPT if run.reason == INTERRUPT else "circuit" if run.reason == CIRCUIT_OPEN else "room"
+    if run.status is StepStatus.WAITING and run.reason in (CALLBACK, SIGNAL):
+        return run.reason
     return _WAITS.get(run.status)
 
 
@@ -90,6 +90,10 @@ class StepView:
             return dict(ended.error) if ended.error is not None else Absent(f"steps.{id}.error", "the step did not fail")
         if name == "approval":
             return dict(ended.approval) if ended.approval else Absent(f"steps.{id}.approval", "nobody was asked")
+        if name == "signal":
+            if ended.signal is None:
+                return Absent(f"steps.{id}.signal", "the step took no signal")
+            return {**ended.signal, "at": rfc3339(ended.signal["at"])}
         if name == "model":
             return ended.model if ended.model is not None else Absent(f"steps.{id}.model", "the step asked no model")
         at = ended.begun_at if name == "started_at" else ended.ended_at

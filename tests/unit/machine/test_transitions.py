@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from agiwo.machine import Instance, InstanceStatus, Phase, Record, Run, StepStatus, blank, evolve, restore, snapshot
 from agiwo.machine.evolve import parse_path
-from agiwo.machine.state import ENDED_INSTANCE, ENDED_STEP, Scope, run_path
+from agiwo.machine.state import ENDED_INSTANCE, ENDED_STEP, Scope, Signal, run_path
 from agiwo.machine.transitions import FINAL_INSTANCE, FINAL_STEP, INSTANCE, LIVE, STEP, IllegalTransition, mermaid, table
 from kit.machine import ID, Drive, compiled, failing
 from kit.words import HEAD, failed, flow
@@ -30,19 +31,24 @@ DATA: dict[str, dict[str, Any]] = {
     "step.stopping": {"reason": "x"},
     "step.succeeded": {"output": 1, "commit": 1},
     "step.failed": {"error": {"type": "ToolError", "message": ""}, "settled": "failed"},
+    "step.signal_taken": {"signal": {"id": "s", "event": "paid", "at": 1.0}},
     "step.skipped": {"reason": "when"},
     "step.cancelled": {"reason": "x"},
     "instance.ending": {"status": "FAILED"},
     "instance.handling": {"due": 1.0},
     "instance.finally": {"due": 1.0, "next": 1},
     "instance.ended": {"status": "FAILED"},
+    "instance.interrupted": {"path": "a"},
+    "instance.resumed": {"paths": []},
+    "signal.received": {"id": "t", "event": "paid", "payload": 1, "channel": "api"},
     "jump.waiting": {"target": "a"},
+    "join.cut": {"step": "a", "off": []},
 }
 
 
 def standing(status: StepStatus) -> Instance:
     """An instance whose only step is in this state."""
-    instance = blank(ID, WORKFLOW)._replace(seq=7)
+    instance = blank(ID, WORKFLOW)._replace(seq=7, signals=Map({"s": Signal("s", "paid", 1, 1.0, 6)}))
     if status is StepStatus.PENDING:
         return instance
     run = Run(0, "a", "a", 1, status, attempt=1, approval={"id": "x", "number": 1, "status": "pending"})
@@ -67,7 +73,7 @@ def test_a_record_moves_a_step_only_as_the_table_says(type: str, status: StepSta
 
 @pytest.mark.parametrize(("type", "phase"), list(itertools.product(INSTANCE, Phase)))
 def test_a_record_moves_an_instance_only_as_the_table_says(type: str, phase: Phase) -> None:
-    before = blank(ID, WORKFLOW)._replace(seq=7, phase=phase)
+    before = standing(StepStatus.SUCCESS)._replace(phase=phase)
     record = Record(8, type, 1.0, data=DATA.get(type))
     sources, target = INSTANCE[type]
     if phase not in sources:

@@ -14,6 +14,7 @@ from agiwo.definition.durations import moment, seconds, worded
 from agiwo.definition.proof.reads import written_keys
 from agiwo.definition.proof.ways import Ways
 from agiwo.definition.report import Path, Report
+from agiwo.definition.shape import BAD
 from agiwo.schema import Schema
 from agiwo.template import is_template
 from agiwo.values import JSON, shown
@@ -33,6 +34,7 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
         _retry(step, source, at, report)
         _call(ways, step, source, at, report)
         _wait(step, source, at, report)
+        _signal(step, source, at, report)
         _constant_conditions(step, source, at, report)
         if step.gate is not None and step.gate.notify and not step.gate.approvers:
             report.warning(
@@ -213,6 +215,25 @@ def _wait(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> No
             report.wrong((*at, "until"), source["until"], "a timestamp with zone such as 2026-12-01T09:00:00Z, or a template")
 
 
+def _signal(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
+    if step.kind is not Kind.WAIT_FOR_SIGNAL or source.get("type") != Kind.WAIT_FOR_SIGNAL:
+        return
+    if ("event" in source) == ("first_of" in source):
+        report.error("wrong_form", "a wait for a signal has either `event` or `first_of`", (*at, "type"), expected="event or first_of")
+    elif "first_of" in source and "match" in source:
+        report.error("misplaced_key", "with `first_of` each event has its own `match`", (*at, "match"), key=True, found="match")
+    seen: dict[tuple[str, str], int] = {}
+    for place, part in enumerate(source.get("first_of") or ()):
+        if part is BAD or "event" not in part:
+            continue
+        event = str(part["event"])
+        earlier = seen.get((event, ""), seen.get((event, str(part.get("match", "")))))
+        if earlier is not None:
+            why = f"this can never be taken: entry {earlier + 1} takes the same event"
+            report.error("never_taken", why, (*at, "first_of", place), found=event[:80])
+        seen.setdefault((event, str(part.get("match", ""))), place)
+
+
 def _constant_conditions(step: Step, source: Mapping[str, Any], at: Path, report: Report) -> None:
     for key, condition in (("when", step.when), ("guard", step.guard)):
         if condition is not None and not condition.reads:
@@ -246,7 +267,10 @@ def _clocks(ways: Ways, report: Report) -> None:
 
 
 def _own_clocks(step: Step, source: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:
-    if "timeout" in source:
+    if step.signal is not None:
+        if step.signal.timeout is not None:
+            yield ("timeout",), step.signal.timeout
+    elif "timeout" in source:
         yield ("timeout",), step.timeout
     gate: Gate | None = step.gate
     if gate is not None:

@@ -106,8 +106,10 @@ class Flow:
 
     def _fired(self, step: Step, join: Join) -> int:
         sources = [self.ways.steps[s] for s in join.sources]
-        if join.kind is JoinKind.ALL_SUCCESS:
+        if join.kind is JoinKind.ALL_SUCCESS or (join.kind.counts and not join.early):
             return reduce(lambda a, b: a | b, (self._settled(s) for s in sources))
+        if join.early:
+            return _in_any(join.need, [self._settled(s) for s in sources])
         if join.kind is JoinKind.ALL_DONE:
             ways_in = [self._news(s) for s in sources]
         elif join.kind is JoinKind.ROW:
@@ -140,7 +142,7 @@ class Flow:
         found = self.top
         if step.when is not None:
             found &= self._gained_by_skip(self._lost(self.certain[step.index], step), step)
-        if step.join is not None and step.join.kind in (JoinKind.NONE_FAILED, JoinKind.ALL_SUCCESS) and self._may_not_fire(step.join):
+        if step.join is not None and step.join.kind not in (JoinKind.ALL_DONE, JoinKind.ROW) and self._may_not_fire(step.join):
             for source in step.join.sources:
                 found &= self._lost(self._news(self.ways.steps[source]), step)
         return found
@@ -218,7 +220,7 @@ class Flow:
         if step.when is not None or self.ways.goes_on(step.index):
             block |= 1
         other = any(link.exceptional and link.target.word not in (Word.CONTINUE, Word.FAIL) for link in links)
-        if other or self.ways.allows_failed & step.bit or (step.when is not None and step.on_skip is not None):
+        if other or (self.ways.allows_failed | self.ways.cancellable) & step.bit or (step.when is not None and step.on_skip is not None):
             block |= 2
         return block
 
@@ -253,3 +255,13 @@ class Flow:
 
     def _tolerated(self, step: Step) -> bool:
         return any(fact.skipped & step.bit for fact in self.facts)
+
+
+def _in_any(need: int, ways_in: list[int]) -> int:
+    """What is certain if any `need` of these have come to pass: what fewer than `need` of them lack."""
+    lacking = [0] * (need + 1)  # by number: the bits that at least so many lack
+    lacking[0] = -1
+    for way in ways_in:
+        for count in range(need, 0, -1):
+            lacking[count] |= lacking[count - 1] & ~way
+    return reduce(lambda a, b: a | b, ways_in) & ~lacking[need]

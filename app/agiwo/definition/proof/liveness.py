@@ -74,7 +74,7 @@ def _may_start(ways: Ways, source: Step, target: int) -> bool:
     join = ways.steps[target].join
     assert join is not None
     leads_on = join.kind is not JoinKind.ROW and any(link.kind in ("success", "skip") for link in ways.links[target])
-    return len(join.sources) > 1 or join.kind is JoinKind.ALL_DONE or leads_on
+    return len(join.sources) > 1 or join.kind.allows_failed or leads_on
 
 
 def _twice(ways: Ways, together: list[int], report: Report) -> None:

@@ -14,10 +14,10 @@ from agiwo.definition.proof.flow import Fact, Flow
 from agiwo.definition.proof.ways import Ways, arrow, bits
 from agiwo.definition.reading import mask_of
 from agiwo.definition.report import Report
-from agiwo.definition.texts import AFTER, CONTEXT, END, WHEN, Use, place_of
+from agiwo.definition.texts import AFTER, CONTEXT, END, SIGNAL, WHEN, Use, place_of
 from agiwo.template import Read, compile_expression, path_text
 
-STEP_MEMBERS = ("output", "status", "error", "attempts", "iteration", "iterations", "approval", "model", "started_at", "ended_at")
+STEP_MEMBERS = ("output", "status", "error", "attempts", "iteration", "iterations", "approval", "signal", "model", "started_at", "ended_at")
 INSTANCE_MEMBERS = ("id", "workflow", "version", "trace_id", "tenant", "started_at")
 _ELSEWHERE = ("item", "index", "iteration", "original", "payload", "event", "budget", "compensation")
 
@@ -95,7 +95,7 @@ class _Reads:
             if use.phase != AFTER:
                 why = "`result` is there only after the step's call: in `output`, `writes` and `route`"
                 self._error("not_there", use, read, why, None)
-        elif read.root in _ELSEWHERE:
+        elif read.root in _ELSEWHERE and not (use.phase == SIGNAL and read.root in ("payload", "event")):
             self._error("not_there", use, read, f"there is no `{read.root}` here", None)
 
     def _step(self, use: Use, read: Read) -> None:
@@ -111,6 +111,8 @@ class _Reads:
             self._unknown("unknown_member", use, read, member, STEP_MEMBERS, f"`steps.{name}` has no member")
         elif member == "approval" and not read.guarded and self.ways.steps[index].gate is None:
             self._error("not_there", use, read, f"`{name}` asks nobody, so it has no approval", None)
+        elif member == "signal" and not read.guarded and self.ways.steps[index].signal is None:
+            self._error("not_there", use, read, f"`{name}` waits for no signal", None)
         elif member == "output" and not read.guarded and not (use.phase == AFTER and index == use.step):
             self.open.append((use, read, index, self._facts_for(read, index, use)))
 

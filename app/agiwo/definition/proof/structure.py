@@ -135,6 +135,13 @@ def _joins(ways: Ways, report: Report, cyclic: int) -> None:
     for step in ways.steps:
         join = step.join
         at = ways.made.place(step.index, "depends_on")
+        if "cancel_rest" in ways.made.steps[step.index] and (join is None or not join.kind.counts):
+            report.error(
+                "no_effect",
+                "`cancel_rest` belongs to `join: any` and `join: {at_least: n}`; every other join waits for all its sources",
+                ways.made.place(step.index, "cancel_rest"),
+                key=True,
+            )
         if join is None or join.kind is JoinKind.ROW:
             if "join" in ways.made.steps[step.index] and not ways.made.depends[step.index]:
                 report.error(
@@ -143,15 +150,27 @@ def _joins(ways: Ways, report: Report, cyclic: int) -> None:
             continue
         if cyclic & step.bit or join.kind is JoinKind.ALL_DONE:
             continue
+        if join.need > len(join.sources):
+            report.error(
+                "join_never_met",
+                f"`{step.id}` can never start: it wants {join.need} of its {len(join.sources)} sources",
+                ways.made.place(step.index, "join"),
+                found=str(join.need),
+                expected=f"at most {len(join.sources)}",
+            )
+            continue
         coming = ways.reachable(ways.roots, step.bit)
         jumped = bool(ways.jumped & step.bit)
         never = [s for s in join.sources if (not jumped and not coming >> s & 1) or ways.steps[s].kind in (Kind.END, Kind.FAIL)]
-        if never and (join.kind is JoinKind.ALL_SUCCESS or len(never) == len(join.sources)):
+        if len(join.sources) - len(never) < (len(join.sources) if join.kind is JoinKind.ALL_SUCCESS else max(join.need, 1)):
             why = _why_never(ways, never[0], step)
             report.error("join_never_met", f"`{step.id}` can never start by its `depends_on`: {why}", at, found=ways.made.ids[never[0]])
         elif join.kind is JoinKind.ALL_SUCCESS:
             choices = _choices(ways) if choices is None else choices
             _exclusive_sources(ways, report, step, choices)
+        elif join.need > 1:
+            choices = _choices(ways) if choices is None else choices
+            _too_few_together(ways, report, step, choices)
 
 
 def _why_never(ways: Ways, source: int, step: Step) -> str:
@@ -178,6 +197,28 @@ def _exclusive_sources(ways: Ways, report: Report, step: Step, choices: list[tup
                     via=(router.id, a, b),
                 )
                 return
+
+
+def _too_few_together(ways: Ways, report: Report, step: Step, choices: list[tuple[Step, list[int]]]) -> None:
+    """So many sources that only different choices of one route reach that never enough of them run."""
+    assert step.join is not None
+    for router, reached in choices:
+        chosen = [mask & step.join.mask for mask in reached]
+        whole = 0
+        for mask in chosen:
+            whole |= mask
+        most = (step.join.mask & ~whole).bit_count() + max(mask.bit_count() for mask in chosen)
+        if most < step.join.need:
+            report.error(
+                "join_never_met",
+                f"`{step.id}` can never start: `{router.id}` leads to one choice of its sources, so at most {most} of them run, and it "
+                f"wants {step.join.need}",
+                ways.made.place(step.index, "depends_on"),
+                via=(router.id, step.id),
+                found=str(step.join.need),
+                expected=f"at most {most}",
+            )
+            return
 
 
 def _choices(ways: Ways) -> list[tuple[Step, list[int]]]:
@@ -249,7 +290,8 @@ def _never_taken(ways: Ways, report: Report, step: Step) -> None:
         report.error(
             "never_taken", f"`{step.id}` is never skipped: it has neither `when` nor `depends_on`", at(step.index, "on_skip"), key=True
         )
-    if "on_timeout" in source and step.kind not in CALLS and not has_gate(source) and source.get("type"):
+    clock = step.kind in CALLS or has_gate(source) or (step.signal is not None and step.signal.timeout is not None)
+    if "on_timeout" in source and not clock and source.get("type"):
         report.error("never_taken", f"`{step.id}` has no clock that could run out", at(step.index, "on_timeout"), key=True)
 
 

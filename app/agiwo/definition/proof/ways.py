@@ -53,14 +53,25 @@ class Ways:
     @cached_property
     def allows_failed(self) -> int:
         """Steps whose failure a join takes."""
-        return mask_of(s for step in self.steps if step.join and step.join.kind is JoinKind.ALL_DONE for s in step.join.sources)
+        return mask_of(s for step in self.steps if step.join and step.join.kind.allows_failed for s in step.join.sources)
+
+    @cached_property
+    def cancellable(self) -> int:
+        """Steps that a join stops when it has enough: all that lead to its sources."""
+        body = self.draft.workflow.body
+        mask = 0
+        for step in self.steps:
+            if step.join is not None and step.join.cancel_rest:
+                for source in step.join.sources:
+                    mask |= body.leading_to(source, step.index)
+        return mask
 
     def waits_for(self, step: Step) -> int:
-        """Mask of the steps that must have come to rest before the step's join fires."""
+        """Mask of the steps that must have come to rest before the step's join fires; none where some sources are enough."""
         known = self._waits.get(step.index)
         if known is None:
             without = ~step.bit
-            mask = (step.join.mask if step.join else 0) & without
+            mask = (step.join.mask if step.join and not step.join.early else 0) & without
             new = mask
             while new:
                 mask |= new
@@ -107,7 +118,7 @@ class Ways:
         if edge.kind in ("failure", "timeout", "reject", "skip"):
             return True
         waiting = self.steps[edge.target].join
-        if edge.kind == "depends" and waiting is not None and waiting.kind is JoinKind.ALL_DONE:
+        if edge.kind == "depends" and waiting is not None and (waiting.kind is JoinKind.ALL_DONE or waiting.early):
             return True
         skippable = step.when is not None or step.join is not None or self.goes_on(index)
         return skippable and edge.kind in ("success", "row", "depends")
