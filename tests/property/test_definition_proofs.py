@@ -45,7 +45,9 @@ def flows(draw: st.DrawFn) -> dict[str, Any]:
             step["run_parallel"] = True
         if graph and number and draw(st.booleans()):
             step["depends_on"] = draw(st.lists(st.sampled_from(names[:number]), min_size=1, max_size=3, unique=True))
-            step["join"] = draw(st.sampled_from(("none_failed", "all_success", "all_done")))
+            step["join"] = draw(st.sampled_from(("none_failed", "all_success", "all_done", "any", {"at_least": 2})))
+            if step["join"] == "any" and draw(st.booleans()):
+                step["cancel_rest"] = True
         if draw(st.integers(0, 3)) == 0:
             step["on_failure"] = draw(st.sampled_from((*names, "continue", "end", "next")))
         if "when" in step and later and draw(st.integers(0, 3)) == 0:

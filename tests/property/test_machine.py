@@ -97,7 +97,7 @@ def _step(id: str) -> st.SearchStrategy[dict[str, Any]]:
             {"id": id, "type": "wait", "duration": 2},
             {"id": id, "type": "wait_for_signal", "event": id},
             {"id": id, "type": "wait_for_signal", "event": id, "match": "payload.for is defined", "timeout": 4, "on_timeout": "continue"},
-            {"id": id, "type": "wait_for_event", "first_of": [{"event": "none"}, {"event": id}], "keep": False},
+            {"id": id, "type": "wait_for_event", "first_of": [{"event": f"no-{id}"}, {"event": id}], "keep": False},
             {"id": id, "type": "set", "values": {"note": "x"}},
             {"id": id, "type": "approval"},
             {"id": id, "type": "end"},

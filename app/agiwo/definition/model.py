@@ -119,7 +119,7 @@ join: Check = ByKind("none_failed, all_success, all_done, any, or an object with
     "string": Words(("none_failed", "all_success", "all_done", "any")),
     "object": Record("a join", {"at_least": Number(1, MAX_STEPS)}, ("at_least",)),
 })  # fmt: skip
-event = Text(longest=200)
+event = Text(r"(?s).+", "the name of an event", 200)
 awaited = Record("an awaited event", {"event": event, "match": expression, "goto": target}, ("event",))
 
 COMMON: dict[str, Check] = {
