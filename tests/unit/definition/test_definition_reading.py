@@ -166,6 +166,20 @@ def test_all_kinds_of_edges_are_there() -> None:
             "join_never_met",
         ),
         (["id: a", "id: c, depends_on: [a, b], join: all_success, on_success: b", "id: b"], "join_never_met"),
+        (["id: a", "id: b, depends_on: [a], join: {at_least: 2}"], "join_never_met"),
+        (["id: a", "id: e, type: end, depends_on: [a]", "id: b, depends_on: [a, e], join: {at_least: 2}"], "join_never_met"),
+        (
+            [
+                "id: r, route: {choose: input.x, targets: {u: a, v: b}}",
+                "id: a",
+                "id: b",
+                "id: c, depends_on: []",
+                "id: j, depends_on: [a, b, c], join: {at_least: 3}",
+            ],
+            "join_never_met",
+        ),
+        (["id: a", "id: b, depends_on: [a], cancel_rest: true"], "no_effect"),
+        (["id: a", "id: b, depends_on: []", "id: c, depends_on: [a, b], join: any, on_success: d", "id: d, on_success: c"], "runs_twice"),
     ],
 )
 def test_a_graph_that_cannot_work_is_refused(lines: list[str], code: str) -> None:
@@ -182,8 +196,30 @@ def test_a_cycle_is_named_with_its_path() -> None:
 
 
 def test_a_route_of_exclusive_choices_may_meet_in_a_join() -> None:
-    result = steps("id: r, route: {choose: input.x, targets: {u: a, v: b}}", "id: a", "id: b", "id: j, depends_on: [a, b]")
-    assert result.errors == ()
+    for join in ("none_failed", "any", "{at_least: 1}"):
+        result = steps(
+            "id: r, route: {choose: input.x, targets: {u: a, v: b}}", "id: a", "id: b", f"id: j, depends_on: [a, b], join: {join}"
+        )
+        assert result.errors == ()
+
+
+def test_what_a_counting_join_reads_is_certain_only_if_enough_sources_bring_it() -> None:
+    abc = ["id: a, depends_on: []", "id: b, depends_on: []", "id: c, depends_on: []"]
+    reads = "parameters: {value: '{{ steps.a.output }}'}"
+    for join, certain in (("any", False), ("{at_least: 2}", False), ("{at_least: 3}", True), ("all_success", True)):
+        result = steps(*abc, f"id: j, depends_on: [a, b, c], join: {join}, {reads}")
+        assert ("open_read" not in codes(result)) is certain
+    both = ["id: s", "id: a, depends_on: [s]", "id: b, depends_on: [s]", "id: c, depends_on: []"]
+    reads = "parameters: {value: '{{ steps.s.output }}'}"
+    for join, certain in (("any", False), ("{at_least: 2}", True)):
+        result = steps(*both, f"id: j, depends_on: [a, b, c], join: {join}, {reads}")
+        assert ("open_read" not in codes(result)) is certain
+
+
+def test_first_of_with_ways_makes_a_graph_and_without_none() -> None:
+    wait = "id: w, type: wait_for_signal, first_of: [{event: x%s}, {event: y}]"
+    assert steps(wait % "", "id: b").reads_as == "in_order"
+    assert steps(wait % ", goto: b", "id: b").reads_as == "graph"
 
 
 # What would run twice
