@@ -32,15 +32,16 @@ class Breaker:
     """When calls to something that fails are no longer made: after `failures` in a row, for `open_for` seconds; then one call probes it.
 
     Each value of the first parameter in `key` that a call has is a circuit of its own (of a URL its host counts); without `key` the tool
-    has one.
+    has one. `counts` names types of failures that count beside the transient ones.
     """
 
     failures: int = 5
     open_for: float = 30.0
     key: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"failures": self.failures, "open_for": self.open_for, "key": list(self.key)}
+        return {"failures": self.failures, "open_for": self.open_for, "key": list(self.key), "counts": list(self.counts)}
 
 
 @dataclass(frozen=True, slots=True)

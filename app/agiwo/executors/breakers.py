@@ -7,8 +7,9 @@ success. What lets calls in, and the one probe, is here. Nothing waits, and noth
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -34,10 +35,15 @@ class Verdict(Enum):
     NOTHING = "nothing"
 
 
-def verdict_of(failure: Failure | None) -> Verdict:
-    """What a call's end says: None is a result. Who refuses by a status has answered; who limits the rate lives."""
+def verdict_of(failure: Failure | None, counts: Sequence[str] = ()) -> Verdict:
+    """What a call's end says: None is a result. Who refuses by a status has answered; who limits the rate lives.
+
+    Types in `counts` say that the other side fails, whatever they say otherwise.
+    """
     if failure is None:
         return Verdict.WORKS
+    if any(is_a(failure.type, name) for name in counts):
+        return Verdict.FAILS
     if is_a(failure.type, "RateLimited"):
         return Verdict.NOTHING
     if is_a(failure.type, "Transient"):
@@ -108,7 +114,7 @@ class Breakers:
         own = self._policies.get(name)
         if own is None:
             return declared
-        return Breaker(own.get("failures", declared.failures), own.get("open_for", declared.open_for), declared.key)
+        return replace(declared, **own)
 
     def admit(self, circuit: Circuit, policy: Breaker) -> Pass | Failure:
         """Leave for a call, or the failure that it gets instead, with the seconds after which it may ask again."""
@@ -131,7 +137,7 @@ class Breakers:
 
     def ended(self, leave: Pass, failure: Failure | None) -> None:
         """The call has ended with a result (None) or this failure. A second time it says nothing."""
-        self._learn(leave, verdict_of(failure), failure)
+        self._learn(leave, verdict_of(failure, leave.policy.counts), failure)
 
     def gave_nothing(self, leave: Pass) -> None:
         """The call was stopped: nothing was learned, and another may probe."""

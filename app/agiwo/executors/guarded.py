@@ -78,7 +78,9 @@ def tool_circuit(call: StartAttempt, where: Circumstances) -> tuple[Circuit, Bre
 
 
 def model_circuit(call: StartAttempt, where: Circumstances) -> tuple[Circuit, Breaker] | None:
-    """The circuit of a model step: one for each profile."""
+    """The circuit of a model step: one for each profile; none for a step that has other profiles to fall back on."""
+    if call.step.llm.get("fallback"):
+        return None
     return Circuit(where.tenant, MODELS, str(call.step.llm.get("profile", ""))[:LONGEST_KEY]), Breaker()
 
 

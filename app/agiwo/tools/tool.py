@@ -92,9 +92,10 @@ def tool(
     `parameters` is a JSON Schema of an object, or short: a map from parameter to its schema; without it the type hints say it. `timeout` is
     the default of one attempt in seconds. `uses` says of a text parameter that it is `sql`, `html`, `command` or `url`. `effect` left out
     means `write`; `effect_of` is pure and says for parameters as written in a definition what such a call does. `breaker` has any of
-    `failures` (in a row, 5), `open_for` (seconds, 30) and `key` (parameters, of which the first that a call has tells its circuits apart);
-    False for none, which is also what a pure tool has. `connections` are parameters that name a connection. Raises TypeError or ValueError
-    if these disagree with the function, InvalidInput if a schema is none.
+    `failures` (in a row, 5), `open_for` (seconds, 30), `key` (parameters, of which the first that a call has tells its circuits apart) and
+    `counts` (failures that count beside the transient ones); False for none, which is also what a pure tool has. `connections` are
+    parameters that name a connection. Raises TypeError or ValueError if these disagree with the function, InvalidInput if a schema is
+    none.
     """
     declared = None if effect is None else Effect(effect)
     if not NAME.fullmatch(name):
@@ -156,10 +157,10 @@ def breaker_of(name: str, given: Mapping[str, Any] | bool) -> Breaker | None:
     """The breaker that an author wrote for the tool `name`. Raises ValueError for one that cannot be."""
     if isinstance(given, bool):
         return Breaker() if given else None
-    if unknown := sorted(given.keys() - {"failures", "open_for", "key"}):
-        raise ValueError(f"{name}: a breaker has no {unknown[0]!r}; expected failures, open_for, key")
-    key = given.get("key", ())
-    made = Breaker(given.get("failures", 5), float(given.get("open_for", 30.0)), (key,) if isinstance(key, str) else tuple(key))
+    if unknown := sorted(given.keys() - {"failures", "open_for", "key", "counts"}):
+        raise ValueError(f"{name}: a breaker has no {unknown[0]!r}; expected failures, open_for, key, counts")
+    key, counts = ((part,) if isinstance(part, str) else tuple(part) for part in (given.get("key", ()), given.get("counts", ())))
+    made = Breaker(given.get("failures", 5), float(given.get("open_for", 30.0)), key, counts)
     if type(made.failures) is not int or made.failures < 1 or not 0 < made.open_for <= MAX_OPEN:
         raise ValueError(f"{name}: expected a breaker with failures from 1, and open_for above 0 and up to {MAX_OPEN:g} seconds")
     return made

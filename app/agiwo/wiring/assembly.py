@@ -20,11 +20,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from agiwo.clock import Clock, SystemClock
 from agiwo.definition.compiled import Kind
+from agiwo.definition.report import nearest
 from agiwo.engine.events import Observe, to_all
 from agiwo.engine.node import Engine
 from agiwo.errors import AgiwoError, ServiceError, StepError, Unavailable
 from agiwo.executors.breakers import Breakers
-from agiwo.executors.guarded import GuardedCalls, model_circuit, tool_circuit
+from agiwo.executors.guarded import MODELS, GuardedCalls, model_circuit, tool_circuit
 from agiwo.executors.llm_task import ModelTasks
 from agiwo.executors.recalling import RecallingCalls
 from agiwo.executors.tool_call import ToolCalls
@@ -121,6 +122,12 @@ def build_world(settings: Settings, registry: ToolRegistry, clock: Clock) -> Wor
         providers = {name: provider_for(profile, clock) for name, profile in profiles.items()}
     except (ServiceError, Unavailable) as exc:
         raise SettingsRefused(f"the settings cannot be used:\n{exc.message}") from None
+    known = (*registry.contracts(), MODELS)
+    for name in settings.breakers:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"; did you mean `{near}`?" if near else ""
+            raise SettingsRefused(f"the settings cannot be used: `breakers` names {name[:80]!r}, and there is no such tool{hint}")
     connections = Connections(_specs(settings), Guard(settings.outbound_allow, never=_own_parts(settings)))
     return World(registry, connections, profiles, providers, secrets_of(os.environ))
 

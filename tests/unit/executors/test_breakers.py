@@ -91,6 +91,16 @@ def test_what_is_not_the_fault_of_the_other_side_does_not_count(breakers: Breake
     let_in(breakers)
 
 
+@pytest.mark.parametrize(("counts", "type"), [("ToolError", "Own"), ("RateLimited", "RateLimited"), ("NotFound", "NotFound")])
+def test_a_breaker_may_count_more(breakers: Breakers, counts: str, type: str) -> None:
+    policy = Breaker(failures=3, counts=(counts,))
+    for _ in range(3):
+        leave = breakers.admit(CRM, policy)
+        assert isinstance(leave, Pass)
+        breakers.ended(leave, Failure(type, "no", status=404))
+    refused(breakers)
+
+
 def test_a_permanent_failure_with_a_status_is_an_answer_and_one_without_says_nothing(breakers: Breakers) -> None:
     fail(breakers, 2)
     breakers.ended(let_in(breakers), Failure("ToolError", "no"))

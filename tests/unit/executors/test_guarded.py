@@ -241,15 +241,17 @@ def test_a_pure_tool_and_one_that_wants_none_have_no_circuit_and_a_model_has_one
     assert tool_circuit(call(none), WHERE) is None
     model = StartAttempt("m", Step("m", 0, Kind.LLM_TASK, llm={"profile": "small"}), 1, 1, {}, (), 5, "key")
     assert model_circuit(model, WHERE) == (Circuit("acme", "llm_task", "small"), Breaker())
+    other = replace(model, step=replace(model.step, llm={"profile": "small", "fallback": ["large"]}))
+    assert model_circuit(other, WHERE) is None
 
 
 def test_a_declared_breaker_stands_in_the_contract() -> None:
     @tool(name="t.x", effect="read", breaker={"failures": 2, "open_for": 3, "key": "host"})
     async def x(host: str) -> None: ...
 
-    assert x.contract.to_json()["breaker"] == {"failures": 2, "open_for": 3.0, "key": ["host"]}
+    assert x.contract.to_json()["breaker"] == {"failures": 2, "open_for": 3.0, "key": ["host"], "counts": []}
     assert x.contract.digest != replace(x.contract, breaker=None).digest
-    assert ToolContract("t.y").to_json()["breaker"] == {"failures": 5, "open_for": 30.0, "key": []}
+    assert ToolContract("t.y").to_json()["breaker"] == {"failures": 5, "open_for": 30.0, "key": [], "counts": []}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from agiwo.clock import SystemClock
 from agiwo.models.profile import ModelProfile
 from agiwo.settings import Settings, load_settings, own_secret_key, secrets_of
 from agiwo.settings.parts import CONNECTION_OPTIONS, SettingsRefused
-from agiwo.wiring.assembly import hidden_texts
+from agiwo.tools.builtin import standard_registry
+from agiwo.wiring.assembly import build_world, hidden_texts
 
 
 @pytest.fixture(autouse=True)
@@ -185,3 +187,12 @@ def test_no_key_and_no_password_may_stand_in_a_log(tmp_path: Path, monkeypatch: 
 def test_the_names_of_a_service_are_those_of_loopback_and_its_public_one() -> None:
     assert load_settings(public_url="https://flows.example.com:8443/x").names == {"127.0.0.1", "::1", "localhost", "flows.example.com"}
     assert "127.0.0.2" in load_settings(host="127.0.0.2").names
+
+
+def test_a_breaker_of_a_tool_that_is_not_there_is_refused_with_the_nearest_name() -> None:
+    settings = load_settings(breakers={"http.requset": {"failures": 3}})
+    with pytest.raises(SettingsRefused, match=r"did you mean `http\.request`"):
+        build_world(settings, standard_registry(), SystemClock())
+    known = load_settings(breakers={"http.request": {"failures": 3}, "llm_task": {"open_for": 5}})
+    build_world(known, standard_registry(), SystemClock())
+    assert known.breaker_policies() == {"http.request": {"failures": 3}, "llm_task": {"open_for": 5.0}}

@@ -75,7 +75,13 @@ BREAKER = ByKind(
     {
         "boolean": flag,
         "object": Record(
-            "a breaker", {"failures": Number(1, 10**6), "open_for": Duration(), "key": Many(Text(), 1, "a list of parameters", single=True)}
+            "a breaker",
+            {
+                "failures": Number(1, 10**6),
+                "open_for": Duration(),
+                "key": Many(Text(), 1, "a list of parameters", single=True),
+                "counts": Many(failure_type, 1, "a list of types of errors", single=True),
+            },
         ),
     },
 )
