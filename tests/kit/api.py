@@ -133,9 +133,11 @@ class Scripted:
 
     def __init__(self) -> None:
         self.answer: Any = "All went well."
+        self.calls: list[Any] | None = None
 
     async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
-        return Succeeded(self.answer, {"model": "scripted"}, [{"request": {"prompt": call.arguments}, "raw": self.answer}])
+        calls = [{"request": {"prompt": call.arguments}, "raw": self.answer}] if self.calls is None else self.calls
+        return Succeeded(self.answer, {"model": "scripted"}, calls)
 
     async def probe(self, call: StartProbe, where: Circumstances) -> ProbeAnswer:
         return ProbeAnswer("unavailable")

@@ -25,6 +25,7 @@ from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
 from agiwo.api.keys import key_routes
 from agiwo.api.operations import Metrics, operator_routes
+from agiwo.api.usage import usage_routes
 from agiwo.api.workflows import workflow_routes
 from agiwo.errors import AgiwoError, InvalidInput, Problem
 from agiwo.ports.store import StoreUnavailable
@@ -73,6 +74,7 @@ def create_app(
         approval_routes(services),
         callback_routes(services),
         operator_routes(services, metrics),
+        usage_routes(services),
         key_routes(services),
     ):
         app.include_router(routes)

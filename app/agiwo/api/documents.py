@@ -55,6 +55,36 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_MAYBE_COUNT: Schema = {"type": ["integer", "null"], "minimum": 0}
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_TOTALS: Mapping[str, Schema] = {
+    "calls": _COUNT,
+    "failed": _COUNT,
+    **dict.fromkeys(_TOKENS, _COUNT),
+    "cost_micro_usd": {**_MAYBE_COUNT, "description": "millionths of a dollar, as far as prices are known; null if none is"},
+    "unpriced": {**_COUNT, "description": "calls whose cost is not known"},
+}
+_USAGE = _object(
+    {
+        "path": _TEXT,
+        "attempt": _COUNT,
+        "number": _COUNT,
+        "at": _TIME,
+        "purpose": {"type": "string", "description": "main, repair, raised or fallback"},
+        "profile": _TEXT,
+        "kind": _TEXT,
+        "model_asked": _TEXT,
+        "model_answered": _MAYBE_TEXT,
+        **dict.fromkeys(_TOKENS, _MAYBE_COUNT),
+        "cost_micro_usd": {**_MAYBE_COUNT, "description": "null where no price is known, never 0 for that"},
+        "price_version": _MAYBE_TEXT,
+        "status": {"type": "string", "description": "`ok`, or the type of the failure"},
+        "latency_ms": _MAYBE_COUNT,
+        "request_id": _MAYBE_TEXT,
+    },
+    "One call of a model.",
+)
 _STEP = _object(
     {
         "id": _TEXT,
@@ -303,6 +333,22 @@ SCHEMAS: Mapping[str, Schema] = {
         "A trigger that started nothing.",
     ),
     "RejectedPage": _page("Rejected"),
+    "InstanceUsage": _object(
+        {"items": {"type": "array", "items": _USAGE}, "totals": _object(_TOTALS), "next_cursor": _MAYBE_TEXT},
+        "Calls of models, each as it was made; `totals` are of all of them, on every page.",
+    ),
+    "UsageReport": _object(
+        {
+            "since": {"type": "string", "format": "date"},
+            "until": {"type": "string", "format": "date"},
+            "items": {
+                "type": "array",
+                "items": _object({"day": {"type": "string", "format": "date"}, "workflow_id": _TEXT, "profile": _TEXT, **_TOTALS}),
+            },
+            "next_cursor": _MAYBE_TEXT,
+        },
+        "Totals by day (UTC), workflow and profile; `since` and `until` are the days that were asked for, both included.",
+    ),
     "Key": _KEY,
     "NewKey": {
         "allOf": [ref("Key")],

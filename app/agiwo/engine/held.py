@@ -17,6 +17,7 @@ from agiwo.clock import Clock
 from agiwo.engine.attempts import Attempt, Attempts, not_storable
 from agiwo.engine.events import Event, Happening, Observe
 from agiwo.engine.snapshots import SinceSnapshot
+from agiwo.engine.usage import usage_rows
 from agiwo.engine.watching import Watchers
 from agiwo.engine.writer import Writer
 from agiwo.engine.writes import rows_of, waiting_for
@@ -256,6 +257,7 @@ class Held:
             approvals=rows.approvals,
             closed=rows.closed,
             outbox=rows.outbox,
+            usage=usage_rows(records, instance.workflow.id),
             error=ending.error if ending is not None else None,
             waiting_for=waiting_for(instance) if park else None,
         )

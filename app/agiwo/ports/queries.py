@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from agiwo.ports.usage import UsageQueries
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
@@ -86,7 +88,7 @@ class RejectedRow:
     problems: Any
 
 
-class Queries(Protocol):
+class Queries(UsageQueries, Protocol):
     """All reads are bound to a tenant in the query itself. Every method raises StoreUnavailable when the database cannot answer."""
 
     async def instance(self, tenant: str, id: UUID) -> InstanceRow | None: ...

@@ -68,6 +68,36 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageRow:
+    """One call of a model, as the ledger keeps it; nothing in it changes later.
+
+    `number` counts the calls of an attempt from 1. `at` in seconds since 1970, tokens None where the endpoint did not say, `cost_micro_usd`
+    None where no price is known; `status` is `ok` or the type of the failure; `latency_ms` None where nobody measured.
+    """
+
+    path: str
+    attempt: int
+    number: int
+    workflow: str
+    at: float
+    purpose: str
+    profile: str
+    kind: str
+    model_asked: str
+    model_answered: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+    cost_micro_usd: int | None
+    price_version: str | None
+    status: str
+    latency_ms: int | None
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """All that one instance wants written in one commit.
 
@@ -95,6 +125,7 @@ class Write:
     approvals: tuple[ApprovalRow, ...] = ()
     closed: tuple[ApprovalClose, ...] = ()
     outbox: tuple[OutboxRow, ...] = ()
+    usage: tuple[UsageRow, ...] = ()
     error: Mapping[str, Any] | None = None
     waiting_for: str | None = None
 

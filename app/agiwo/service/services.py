@@ -32,6 +32,7 @@ from agiwo.service.running import Running
 from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Cursors, Signer
 from agiwo.service.trigger import Triggering
+from agiwo.service.usage import UsageReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Services:
     instances: Instances
     following: Following
     steering: Steering
+    usage: UsageReading
     approvals: Approvals
     callbacks: Callbacks
     links: ApprovalLinks
@@ -102,6 +104,7 @@ def build_services(
         instances=instances,
         following=following,
         steering=Steering(instances, records, engine.poke),
+        usage=UsageReading(queries, clock),
         approvals=Approvals(queries, records, catalog, clock, engine.poke),
         callbacks=Callbacks(CallbackLinks(signer, public_url), instances, records, clock, engine.poke),
         links=ApprovalLinks(signer, public_url),

@@ -6,14 +6,18 @@ Pure; one pass a column and nothing else, since the hot path pays for every obje
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
-from agiwo.ports.store import NewInstance, Write, WriteKind
+from agiwo.ports.store import NewInstance, UsageRow, Write, WriteKind
 from agiwo.values import encode
 
 #: The kinds as `write_batch` numbers them; 1 is a step that changes what lists show.
 NUMBERS: Mapping[WriteKind, int] = {WriteKind.NEW: 0, WriteKind.STEP: 0, WriteKind.PARK: 2, WriteKind.END: 3}
+
+#: The fields of a row of the ledger, in the order in which `insert_usage` takes them.
+USAGE = tuple(field.name for field in fields(UsageRow))
 
 Columns = tuple[Sequence[Any], ...]
 
@@ -115,6 +119,16 @@ def outbox(writes: Sequence[Write]) -> Columns:
         [o.kind for _, _, o in rows],
         [o.target for _, _, o in rows],
         [encode(dict(o.body)) for _, _, o in rows],
+    )
+
+
+def usage(writes: Sequence[Write]) -> Columns:
+    """The columns of `insert_usage`."""
+    rows = [(w, u) for w in writes for u in w.usage]
+    return (
+        [w.id for w, _ in rows],
+        [w.tenant for w, _ in rows],
+        *([getattr(u, name) for _, u in rows] for name in USAGE),
     )
 
 

@@ -26,6 +26,7 @@ from agiwo.ports.store import (
     OutboxItem,
     OutboxRow,
     StoreUnavailable,
+    UsageRow,
     Verdict,
     Write,
     WriteKind,
@@ -118,6 +119,7 @@ class MemoryDatabase:
     inbox: dict[UUID, list[Letter]] = field(default_factory=dict)
     approvals: dict[UUID, StoredApproval] = field(default_factory=dict)
     outbox: dict[UUID, Delivery] = field(default_factory=dict)
+    usage: dict[tuple[UUID, str, int, int], tuple[str, UsageRow]] = field(default_factory=dict)
     promises: dict[tuple[str, str], tuple[Promise, float]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
     versions: dict[tuple[str, str, str], StoredVersion] = field(default_factory=dict)
@@ -221,6 +223,8 @@ class MemoryStore:
                 db.approvals[c.id] = replace(db.approvals[c.id], state=c.state)
         for o in w.outbox:
             db.outbox[o.id] = Delivery(o, w.tenant, w.id, self._clock.now())
+        for u in w.usage:
+            db.usage.setdefault((w.id, u.path, u.attempt, u.number), (w.tenant, u))
         if w.kind is WriteKind.PARK:
             run.owner, run.due_at = None, inf if w.due_at is None else w.due_at
         elif w.kind is WriteKind.END:
@@ -408,6 +412,8 @@ def _values(w: Write) -> list[Any]:
         values += [a.path, a.step, a.title, *a.approvers]
     for o in w.outbox:
         values += [o.kind, o.target]
+    for u in w.usage:
+        values += [u.path, u.workflow, u.profile, u.kind, u.model_asked, u.model_answered, u.price_version, u.request_id]
     return values
 
 

@@ -27,6 +27,7 @@ from agiwo.ports.queries import (
 from agiwo.ports.store import StoreUnavailable
 from agiwo.store import schema
 from agiwo.store.pool import connected
+from agiwo.store.usage import PostgresUsage
 from agiwo.values import decode
 
 _i, _a, _v, _h, _s, _r = (
@@ -49,7 +50,7 @@ _APPROVAL = (
 _PENDING: ColumnElement[str] = literal_column("'pending'")
 
 
-class PostgresQueries:
+class PostgresQueries(PostgresUsage):
     """Answers from the tables of `schema`; `engine` is the pool of services (`pool.service_engine`)."""
 
     def __init__(self, engine: AsyncEngine) -> None:

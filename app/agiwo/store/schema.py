@@ -273,6 +273,38 @@ outbox = Table(
     postgresql_with={"fillfactor": 70},
 )
 
+#: The ledger: one row a call of a model, written with the record of the attempt and never changed. A cost that nobody knows is null.
+usage = Table(
+    "usage",
+    metadata,
+    _shard(),
+    _uuid("instance_id"),
+    _text("path"),
+    _int("attempt"),
+    _int("number"),
+    _text("tenant"),
+    _text("workflow"),
+    _time("at"),
+    _text("purpose"),
+    _text("profile"),
+    _text("kind"),
+    _text("model_asked"),
+    _text("model_answered", nullable=True),
+    _int("input_tokens", nullable=True, kind=BigInteger),
+    _int("output_tokens", nullable=True, kind=BigInteger),
+    _int("cache_read_tokens", nullable=True, kind=BigInteger),
+    _int("cache_write_tokens", nullable=True, kind=BigInteger),
+    _int("reasoning_tokens", nullable=True, kind=BigInteger),
+    _int("cost_micro_usd", nullable=True, kind=BigInteger),
+    _text("price_version", nullable=True),
+    _text("status"),
+    _int("latency_ms", nullable=True, kind=BigInteger),
+    _text("request_id", nullable=True),
+    PrimaryKeyConstraint("shard", "instance_id", "path", "attempt", "number"),
+    _shard_of("instance_id"),
+    Index("usage_tenant", "tenant", "at"),
+)
+
 #: The promise behind a trigger's key. A key knows no shard before its instance is found, so the tenant leads here.
 idempotency = Table(
     "idempotency",

@@ -102,7 +102,7 @@ class Writer:
         for w in batch:
             if w.kind is not WriteKind.STEP or w.snapshot is not None or self.shown.get(w.id) != w.status:
                 plain = False
-            if w.inbox_done or w.approvals or w.outbox or w.closed:
+            if w.inbox_done or w.approvals or w.outbox or w.closed or w.usage:
                 alone = False
         if plain:
             name, values = "write_steps", columns.steps(batch)
@@ -169,6 +169,7 @@ async def _write_rest(say: Say, writes: list[Write]) -> None:
         ("insert_approvals", columns.approvals(writes)),
         ("close_pending_approvals", columns.closed(writes)),
         ("insert_outbox", columns.outbox(writes)),
+        ("insert_usage", columns.usage(writes)),
     ):
         if values[0]:
             await say(name, *values)

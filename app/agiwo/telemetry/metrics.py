@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agiwo.engine.events import Event, Happening
+from agiwo.engine.usage import OK, usage_rows
 from agiwo.errors import TREE
 from agiwo.machine.reports import Failed, NotBegun, Stopped
 
@@ -41,6 +42,9 @@ class Metrics:
         self._deaths = Counter("agiwo_node_declared_dead", "How often this node was declared dead by another.", **make)
         self._faults = Counter("agiwo_loop_failures", "Mistakes in our own loops.", ("loop",), **make)
         self._deliveries = Counter("agiwo_deliveries", "Outbox deliveries.", ("kind", "outcome"), **make)
+        self._model_calls = Counter("agiwo_model_calls", "Calls of models, by profile and outcome.", ("profile", "outcome"), **make)
+        self._model_tokens = Counter("agiwo_model_tokens", "Tokens of models: input, output, cached.", ("profile", "kind"), **make)
+        self._model_cost = Counter("agiwo_model_cost_usd", "Known cost of models in US dollars.", ("profile",), **make)
         self._counting: dict[Happening, Callable[[Event], None]] = {
             Happening.ENDED: self._on_ended,
             Happening.ATTEMPT_RETURNED: self._on_attempt,
@@ -86,6 +90,13 @@ class Metrics:
     def _on_committed(self, event: Event) -> None:
         for record in event.data["records"]:
             self._records.labels(record.type).inc()
+        for row in usage_rows(event.data["records"], ""):
+            # A tool's own types are many; a model's are those of the tree.
+            self._model_calls.labels(row.profile, row.status if row.status in TREE or row.status == OK else "ToolError").inc()
+            tokens = {"input": row.input_tokens, "output": row.output_tokens, "cache_read": row.cache_read_tokens}
+            for kind, count in tokens.items():
+                self._model_tokens.labels(row.profile, kind).inc(count or 0)
+            self._model_cost.labels(row.profile).inc((row.cost_micro_usd or 0) / 1e6)
 
     def _on_batch(self, event: Event) -> None:
         self._batches.observe(event.data["writes"])

@@ -14,7 +14,7 @@ from agiwo.machine.state import ENDED_INSTANCE, InstanceStatus
 from agiwo.store.schema import ENDED_STATES, LARGE, LIVE_STATES, metadata
 
 #: Tables of an instance; their keys begin with the shard.
-OF_INSTANCES = ("run", "instance", "history", "snapshot", "inbox", "approval", "outbox")
+OF_INSTANCES = ("run", "instance", "history", "snapshot", "inbox", "approval", "outbox", "usage")
 
 
 def test_the_tables_know_the_machines_states() -> None:

@@ -46,6 +46,9 @@ INSERT INTO agiwo.snapshot (shard, instance_id, tenant, seq, body) SELECT shard,
 INSERT INTO agiwo.inbox (shard, instance_id, tenant, number, kind, dedup, body, owner, taken_at)
 SELECT shard, id, tenant, 1, 'signal', 'd', '{{}}', CASE WHEN n % 100 = 0 THEN n % 3 END, now() FROM made;
 
+INSERT INTO agiwo.usage (shard, instance_id, path, attempt, number, tenant, workflow, at, purpose, profile, kind, model_asked, status)
+SELECT shard, id, 'a', 1, 1, tenant, 'w', now(), 'main', 'p', 'openai', 'm', 'ok' FROM made;
+
 INSERT INTO agiwo.idempotency (tenant, key, request_digest, shard, instance_id, expires_at)
 SELECT tenant, n::text, '', shard, id, now() + n * interval '1 second' FROM made;
 
