@@ -17,6 +17,7 @@ from agiwo.api.documents import answer, body, refusals
 from agiwo.api.instances import Cursor, Limit
 from agiwo.api.routing import ChangeBody, DryRun, caller_of, change_of, fit, read_json, router, tried
 from agiwo.service.approvals import Verdict
+from agiwo.service.redaction import approval_for
 from agiwo.service.services import Services
 from agiwo.service.view import API, approval_view
 
@@ -58,20 +59,24 @@ def approval_routes(services: Services) -> APIRouter:
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response:
-        tenant = caller_of(request).tenant
+        caller = caller_of(request)
+        tenant = caller.tenant
         place = services.cursors.place(tenant, "approvals", cursor)
         before = None if place is None else UUID(place)
         found = await services.approvals.listed(
             tenant, state=status, assignee=assignee, instance=instance_id, before=before, limit=limit + 1
         )
         next_cursor = services.cursors.at(tenant, "approvals", str(found[limit - 1].id)) if len(found) > limit else None
-        return JSONAnswer({"items": [approval_view(approval) for approval in found[:limit]], "next_cursor": next_cursor})
+        return JSONAnswer(
+            {"items": [approval_for(caller, approval_view(approval)) for approval in found[:limit]], "next_cursor": next_cursor}
+        )
 
     @routes.get(
         at, responses={200: answer("Approval", "What is asked, or who decided what."), **refusals(404)}, summary="Look at an approval"
     )
     async def get_approval(request: Request, approval_id: ApprovalId) -> Response:
-        return JSONAnswer(approval_view(await services.approvals.find(caller_of(request).tenant, approval_id)))
+        caller = caller_of(request)
+        return JSONAnswer(approval_for(caller, approval_view(await services.approvals.find(caller.tenant, approval_id))))
 
     async def decide(request: Request, id: UUID, action: str, said: DecisionBody, dry_run: bool) -> Response:
         given = isinstance(said, ApproveBody) and "output" in said.model_fields_set

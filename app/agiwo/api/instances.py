@@ -37,7 +37,7 @@ from agiwo.machine.state import InstanceStatus
 from agiwo.ports.queries import InstanceFilter
 from agiwo.service.callers import Caller
 from agiwo.service.changes import Change
-from agiwo.service.instances import record_view
+from agiwo.service.instances import shown_records
 from agiwo.service.services import Services
 from agiwo.service.trigger import Started, TriggerCall
 from agiwo.service.view import API, links, row_status, row_view
@@ -271,8 +271,8 @@ async def _stream(services: Services, caller: Caller, id: UUID, after: int, snap
         if view["ended_at"] is not None:
             return
     async for batch in services.following.records(caller, id, after):
-        for record in batch:
-            yield ServerSentEvent(encode(record_view(record)), event=record["type"], id=str(record["seq"]))
+        for record in shown_records(caller, batch):
+            yield ServerSentEvent(encode(record), event=record["type"], id=str(record["seq"]))
 
 
 def _steering(routes: APIRouter, services: Services) -> None:

@@ -16,6 +16,7 @@ from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
 from agiwo.api.instances import Cursor, Limit
 from agiwo.api.routing import caller_of, router
+from agiwo.service.redaction import problems_for
 from agiwo.service.services import Services
 from agiwo.service.view import API, rejected_view
 
@@ -35,11 +36,17 @@ def operator_routes(services: Services, metrics: Metrics | None) -> APIRouter:
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response:
-        tenant = caller_of(request).tenant
+        caller = caller_of(request)
+        tenant = caller.tenant
         place = services.cursors.place(tenant, "triggers", cursor)
         rows = await services.queries.rejected(tenant, workflow, None if place is None else UUID(place), limit + 1)
         next_cursor = services.cursors.at(tenant, "triggers", str(rows[limit - 1].id)) if len(rows) > limit else None
-        return JSONAnswer({"items": [rejected_view(row) for row in rows[:limit]], "next_cursor": next_cursor})
+        return JSONAnswer(
+            {
+                "items": [rejected_view(row) | {"errors": problems_for(caller, row.problems)} for row in rows[:limit]],
+                "next_cursor": next_cursor,
+            }
+        )
 
     @routes.get("/healthz", responses={200: answer("Health", "The process answers.")}, summary="Alive")
     async def healthz() -> Response:

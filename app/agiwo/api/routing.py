@@ -64,14 +64,21 @@ class StrictRoute(APIRoute):
                 raise _unknown_parameters(known, request)
             if own_key or request.method in ("GET", "HEAD"):
                 return await answer(request)
-            key, who = idempotency_key(request), seen(request).caller
-            if key is None or who is None or _is_dry(request):
+            key = idempotency_key(request)
+            if key is None or _is_dry(request):
                 return await answer(request)
             repeats: Repeats = request.app.state.repeats
-            result = await repeats.once(CallKey(who.tenant, who.principal, key), await _digest(request), lambda: answer(request), _kept)
+            result = await repeats.once(CallKey(*_principal(request), key), await _digest(request), lambda: answer(request), _kept)
             return result if isinstance(result, Response) else _again(result)
 
         return strict
+
+
+def _principal(request: Request) -> tuple[str, str]:
+    """Whose key it is; where the address is the credential, the address has keys of its own."""
+    if (caller := seen(request).caller) is not None:
+        return caller.tenant, caller.principal
+    return "", f"address:{hashlib.sha256(request.scope['path'].encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
 def _is_dry(request: Request) -> bool:

@@ -57,7 +57,9 @@ def _write(stream: Any, text: str) -> None:
 
 
 def value_text(value: Any, limit: int = 100) -> str:
-    """A value in one line of at most `limit` characters."""
+    """A value in one line of at most `limit` characters; one that the key may not see is told by its size."""
+    if isinstance(value, Mapping) and value.get("redacted") is True and set(value) == {"redacted", "size", "sha256"}:
+        return f"(hidden: {value['size']} bytes; the key has no role payload_viewer)"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

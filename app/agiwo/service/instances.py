@@ -5,7 +5,7 @@ An instance is made from its snapshot and the records after it, as an engine nod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ from agiwo.machine.state import Instance, Run
 from agiwo.ports.definitions import Definitions
 from agiwo.ports.queries import InstanceFilter, InstanceRow, Queries, StoredState
 from agiwo.service.callers import Caller
+from agiwo.service.redaction import instance_for, records_for, step_for
 from agiwo.service.view import instance_view, runs_of, status_of, step_view, time_text
 from agiwo.values import decode
 
@@ -50,7 +51,7 @@ class Instances:
     async def view(self, caller: Caller, id: UUID) -> dict[str, Any]:
         """Everything about one instance. Raises NotFound."""
         row, instance = await self._stored(caller, id)
-        return instance_view(instance, row)
+        return instance_for(caller, instance_view(instance, row))
 
     async def listed(self, caller: Caller, wanted: InstanceFilter, before: UUID | None, limit: int) -> list[InstanceRow]:
         """Newest first."""
@@ -66,7 +67,7 @@ class Instances:
     async def steps(self, caller: Caller, id: UUID) -> list[dict[str, Any]]:
         """Every iteration of every step in the order of the definition. Raises NotFound."""
         instance = await self.load(caller, id)
-        return [step_view(instance, step, run) for step, run in runs_of(instance)]
+        return [step_for(caller, step_view(instance, step, run)) for step, run in runs_of(instance)]
 
     async def step(self, caller: Caller, id: UUID, path: str) -> dict[str, Any]:
         """One iteration of a step with its records and, for a model step, every call: prompt as sent, raw answer. Raises NotFound."""
@@ -81,7 +82,7 @@ class Instances:
         calls = [call for record in records for call in (record.get("data") or {}).get("calls") or ()]
         if calls:
             out["calls"] = calls
-        return out
+        return step_for(caller, out)
 
     async def _records_of(self, caller: Caller, id: UUID, run: Run) -> list[Mapping[str, Any]]:
         out: list[Mapping[str, Any]] = []
@@ -96,7 +97,9 @@ class Instances:
     async def trace(self, caller: Caller, id: UUID) -> dict[str, Any]:
         """Per step what went in, what came out, how long it took and how it ended, in the order in which they began. Raises NotFound."""
         instance = await self.load(caller, id)
-        shown = [step_view(instance, step, run) for step, run in sorted(runs_of(instance), key=lambda pair: _began(pair[1]))]
+        shown = [
+            step_for(caller, step_view(instance, step, run)) for step, run in sorted(runs_of(instance), key=lambda pair: _began(pair[1]))
+        ]
         ended = instance.ended_at
         return {
             "instance_id": str(id),
@@ -115,7 +118,7 @@ class Instances:
         records = await self._queries.history(caller.tenant, id, after, limit)
         if records is None:
             raise not_found()
-        return HistoryPage([record_view(record) for record in records], records[-1]["seq"] if len(records) == limit else None)
+        return HistoryPage(shown_records(caller, records), records[-1]["seq"] if len(records) == limit else None)
 
     async def workflow_of(self, caller: Caller, id: UUID) -> tuple[Workflow, Instance]:
         """The version that an instance runs on, and its state. Raises NotFound."""
@@ -151,6 +154,11 @@ def rebuilt(workflow: Workflow, tenant: str, stored: StoredState) -> Instance:
         for record in decode(batch):
             instance = evolve(instance, Record.from_json(record))
     return instance
+
+
+def shown_records(caller: Caller, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Records as this caller sees them."""
+    return records_for(caller, [record_view(record) for record in records])
 
 
 def record_view(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from agiwo.service.callers import Caller
 from agiwo.service.changes import PLAIN, Change
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
+from agiwo.service.redaction import instance_for
 from agiwo.service.trigger import Ended, Started, TriggerCall, Triggering
 from agiwo.service.view import instance_view
 
@@ -37,7 +38,7 @@ class Running:
         until = self._clock.monotonic() + seconds
         started, instance = await self._begun(caller, call, seconds, change)
         if instance is not None:
-            return started, {**instance_view(instance), "correlation_key": call.correlation_key}
+            return started, instance_for(caller, {**instance_view(instance), "correlation_key": call.correlation_key})
         await self._following.settled(caller, started.id, max(until - self._clock.monotonic(), 0.0))
         return started, await self._instances.view(caller, started.id)
 
@@ -49,7 +50,7 @@ class Running:
         async with asyncio.timeout(seconds):
             started, instance = await self._begun(caller, call, seconds)
             if instance is not None:
-                return {**instance_view(instance), "correlation_key": call.correlation_key}
+                return instance_for(caller, {**instance_view(instance), "correlation_key": call.correlation_key})
             async for _ in self._following.records(caller, started.id, 0):
                 continue
         return await self._instances.view(caller, started.id)

@@ -33,6 +33,11 @@ def test_a_value_is_one_line_of_bounded_length(value: Any, limit: int) -> None:
     assert len(text.splitlines()) <= 1
 
 
+def test_what_a_key_may_not_see_is_told_by_its_size() -> None:
+    assert value_text({"redacted": True, "size": 12, "sha256": "ab"}) == "(hidden: 12 bytes; the key has no role payload_viewer)"
+    assert value_text({"redacted": True}) == '{"redacted": true}'
+
+
 def test_problems_have_a_place_that_editors_jump_to() -> None:
     problems = [
         {"message": "no such tool", "line": 3, "column": 7, "pointer": "/steps/0/tool"},
