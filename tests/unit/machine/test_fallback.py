@@ -10,6 +10,7 @@ from agiwo.definition import check, load
 from agiwo.definition.contract import Effect, ToolContract
 from agiwo.machine.reports import AttemptEnded, Failed, Stopped, Succeeded, TimerDue
 from agiwo.service.view import instance_view, status_of
+from agiwo.tools.builtin import standard_registry
 from kit.machine import CONTRACTS, Drive
 from kit.words import HEAD, data, failed, flow, order, records
 
@@ -455,3 +456,11 @@ def test_text_in_the_parameters_of_a_fallback_is_kept_as_it_was_written() -> Non
     assert checked.errors == ()
     assert isinstance(checked.document, dict)
     assert checked.document["steps"][0]["fallback"]["parameters"] == {"code": "1.10"}
+
+
+def test_a_connection_that_a_fallback_may_not_use_is_refused_at_publishing() -> None:
+    fallback = "fallback: {tool: http.request, parameters: {url: /x, connection: theirs}}"
+    text = f"{HEAD}steps:\n  - {{{CALL.replace('t.read', 'debug.echo')}, parameters: {{value: 1}}, {fallback}}}\n"
+    barred = {"theirs": "it is of another tenant"}
+    checked = check(load(text), standard_registry().contracts(), barred=lambda tool, name: barred.get(name))
+    assert [(p.code, p.pointer) for p in checked.errors] == [("connection_denied", "/steps/0/fallback/parameters/connection")]
