@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "data_processor.aggregate": {"raw_data": [{"k": "a", "v": 1}], "group_by": "k"},
     "data.transform": {"data": [{"k": "a"}], "operations": [{"op": "limit", "n": 1}]},
     "email_sender.send": {"to": "ops@example.com", "subject": "s", "body": "b"},
+    "notify.send": {"channel": "ops", "text": "007"},
     "user.waits": {"n": 1},
     "user.blocks": {"n": 1},
 }
@@ -74,7 +75,11 @@ async def ctx(tmp_path: Path) -> AsyncIterator[ToolContext]:
             ConnectionSpec("web", "http", web.url("")),
         ]
         connections = Connections([mail.connection(), *specs])
-        yield ToolContext(instance_id="i", step="s", idempotency_key="key-1", connections=connections, clock=Held())
+
+        async def tell(channel: str, to: Sequence[str], body: Mapping[str, Any]) -> list[str]:
+            return [*to]
+
+        yield ToolContext(instance_id="i", step="s", idempotency_key="key-1", connections=connections, clock=Held(), tell=tell)
         await connections.close()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from agiwo.machine.reports import Failed, Succeeded
 from agiwo.outbound.connections import Connections
 from agiwo.ports.executor import Circumstances, ProbeAnswer
 from agiwo.tools.calling import ask_tool, call_tool
-from agiwo.tools.context import CallbackUrls, ToolContext
+from agiwo.tools.context import CallbackUrls, ToolContext, no_channel
 from agiwo.tools.processes import ToolProcesses
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
@@ -36,11 +36,15 @@ ToolLog = Callable[[Circumstances, str, int, str, Mapping[str, Any]], None]
 Callbacks = Callable[[Circumstances, str, float], CallbackUrls]
 
 
+#: Sends a message for a tenant over a channel to addresses; gives those that were told.
+TellFor = Callable[[str, str, Sequence[str], Mapping[str, Any]], Awaitable[list[str]]]
+
+
 class ToolCalls:
     """The executor of `tool_call`.
 
-    `secrets` are the service's secrets by name; `callbacks` makes the addresses for steps that are answered later; `log` takes the lines
-    that tools write.
+    `secrets` are the service's secrets by name; `callbacks` makes the addresses for steps that are answered later; `tell` reaches people;
+    `log` takes the lines that tools write.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class ToolCalls:
         threads: ToolThreads | None = None,
         processes: ToolProcesses | None = None,
         callbacks: Callbacks | None = None,
+        tell: TellFor | None = None,
         log: ToolLog | None = None,
     ) -> None:
         self._registry = registry
@@ -62,6 +67,7 @@ class ToolCalls:
         self._threads = threads or ToolThreads()
         self._processes = processes or ToolProcesses()
         self._callbacks = callbacks
+        self._tell = tell
         self._log = log
 
     async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
@@ -119,6 +125,7 @@ class ToolCalls:
             connections=self._connections.seen_by(where.tenant, call.step.tool or ""),
             secrets=lent,
             log=partial(self._line, where, call, lent),
+            tell=no_channel if self._tell is None else partial(self._tell, where.tenant),
         )
 
     def _line(self, where: Circumstances, call: StartAttempt | StartProbe, lent: Lent, message: str, /, **fields: Any) -> None:

@@ -23,10 +23,18 @@ SHOWN = 20_000
 class ApprovalNotices:
     """A Notifier that turns the outbox rows of approvals into mails and hands them to the channel's own notifier.
 
-    `members` gives the people behind a principal: each gets a link of their own, so that the decision names who took it.
+    `members` gives the people behind a principal: each gets a link of their own, so that the decision names who took it. `reader` says of a
+    channel who reads it: "each" at an own address, one principal, or None for whoever may; these get no link, which would be anybody's.
     """
 
-    def __init__(self, links: ApprovalLinks, channel: Notifier, members: Callable[[str], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        links: ApprovalLinks,
+        channel: Notifier,
+        members: Callable[[str], Sequence[str]],
+        reader: Callable[[str], str | None] = lambda target: "each",
+    ) -> None:
+        self._reader = reader
         self._links = links
         self._channel = channel
         self._members = members
@@ -39,7 +47,8 @@ class ApprovalNotices:
         if body.get("about") != "approval":
             await self._channel.deliver(target, body)
             return
-        for person in self._members(body["to"]):
+        reader, members = self._reader(target), self._members(body["to"])
+        for person in members if reader == "each" else [reader if reader in members else None]:
             await self._channel.deliver(target, mail(self._links, body, person))
 
 
@@ -49,16 +58,19 @@ def link_of(body: Mapping[str, Any], person: str) -> Link:
     return Link(body["tenant"], UUID(body["approval"]), person, body["expires_at"] + LINK_KEPT, role)
 
 
-def mail(links: ApprovalLinks, body: Mapping[str, Any], person: str) -> dict[str, Any]:
-    """The mail of an outbox row to one person: `to`, `subject`, `text`, `link`; `about`, `approval` and `trace_id` as they were."""
-    link = links.url(link_of(body, person))
+def mail(links: ApprovalLinks, body: Mapping[str, Any], person: str | None) -> dict[str, Any]:
+    """The mail of an outbox row to one person: `to`, `subject`, `text`, `link`; `about`, `approval`, `tenant` and `trace_id` as they were.
+
+    For nobody in particular it has no link, and says how else one decides.
+    """
+    link = None if person is None else links.url(link_of(body, person))
     shown = body.get("show")
     parts = [f"Your decision is needed: {body['title']}"]
     if shown not in (None, ""):
         text = shown if isinstance(shown, str) else encode(shown)
         parts.append(text if len(text) <= SHOWN else f"{text[:SHOWN]}…\n(The rest stands on the page.)")
     parts += [
-        f"Open this page to look at it and to decide:\n{link}",
+        f"Decide it with: agiwo approve {body['approval']}" if link is None else f"Open this page to look at it and to decide:\n{link}",
         f"It is open until {rfc3339(body['expires_at'])[:16].replace('T', ' ')} UTC. If nobody decides, nothing is approved.",
         f"Workflow {body['workflow']} {body['version']}, step {body['path']}, instance {body['instance']}.",
     ]
@@ -66,7 +78,8 @@ def mail(links: ApprovalLinks, body: Mapping[str, Any], person: str) -> dict[str
         "about": body["about"],
         "approval": body["approval"],
         "trace_id": body.get("trace_id"),
-        "to": person,
+        "tenant": body["tenant"],
+        "to": body["to"] if person is None else person,
         "subject": _one_line(f"Approval needed: {body['title']}"),
         "text": "\n\n".join(parts) + "\n",
         "link": link,

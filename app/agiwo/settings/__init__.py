@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     connections: dict[str, ConnectionSetting] = Field(default_factory=dict)
     llm_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
     breakers: dict[str, BreakerSetting] = Field(default_factory=dict)
-    channels: dict[Literal["mail"], ChannelSetting] = Field(default_factory=dict)
+    channels: dict[str, ChannelSetting] = Field(default_factory=dict)
     roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     @field_validator("tools", "commands_allowed", "outbound_allow", mode="before")
@@ -233,7 +233,7 @@ def _problem(error: Any, given: Mapping[str, Any], document: Mapping[str, Any], 
     at = pointer(*error["loc"])
     place = next(locate(places, at), None) if first in document and places else None
     # The value may be a secret: only its place is told, and plain words.
-    plain = isinstance(error.get("input"), str | int | float | bool) and first not in ("secret_key", "connections", "api_keys")
+    plain = isinstance(error.get("input"), str | int | float | bool) and first not in ("secret_key", "connections", "channels", "api_keys")
     found = shown(error["input"]) if plain else None
     return Problem("wrong_value", message, at, place.line if place else None, place.column if place else None, found=found)
 

@@ -103,7 +103,29 @@ class BreakerSetting(Part):
     open_for: float | None = Field(None, gt=0, le=86_400)
 
 
-class ChannelSetting(Part):
-    """How people are told; mail goes out over a connection of kind smtp."""
+#: What each kind of channel takes besides `kind` and `tenants`.
+CHANNEL_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "mail": ("connection", "to"),
+    "apprise": ("url", "principal"),
+    "webhook": ("url", "principal"),
+}
 
+
+class ChannelSetting(Part):
+    """How people are told: mail over a connection of kind smtp, a chat by the notification library, or a POST to an address."""
+
+    kind: Literal["mail", "apprise", "webhook"] = "mail"
     connection: str = "mail"
+    to: tuple[str, ...] = ()
+    url: SecretStr | None = None
+    principal: str | None = Field(default=None, pattern="^user:.+@.+$")
+    tenants: tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> ChannelSetting:
+        for name in sorted(self.model_fields_set - {"kind", "tenants"}):
+            if name not in CHANNEL_OPTIONS[self.kind]:
+                raise ValueError(f"a channel of kind {self.kind} has no `{name}`; it has {', '.join(CHANNEL_OPTIONS[self.kind])}")
+        if self.kind != "mail" and self.url is None:
+            raise ValueError(f"a channel of kind {self.kind} needs `url`")
+        return self

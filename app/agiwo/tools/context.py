@@ -6,14 +6,24 @@ It must not let a tool reach the engine: everything here is a value, a name or a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agiwo.clock import Clock, SystemClock
+from agiwo.errors import StepError
 from agiwo.outbound.connections import Connections
 
 Log = Callable[..., None]
+
+
+#: Sends a message over a channel to addresses; gives those that were told.
+Tell = Callable[[str, Sequence[str], Mapping[str, Any]], Awaitable[list[str]]]
+
+
+async def no_channel(channel: str, to: Sequence[str], body: Mapping[str, Any]) -> list[str]:
+    """Where nobody can be told: raises StepError."""
+    raise StepError(f"there is no channel {channel!r} in the configuration; there are: none", type="NotFound", not_done=True)
 
 
 def _silent(message: str, **fields: Any) -> None:
@@ -40,7 +50,7 @@ class ToolContext:
     `step` is the path of the step; `idempotency_key` is the same for all attempts of one step run. `deadline` is a time of
     `clock.monotonic()` in seconds, None without a limit. `log(message, **fields)` writes a line of the instance's log. `secrets` gives a
     secret's value by its name. `heartbeat(progress)` is the sign of life that a step with `heartbeat` waits for; `callback` says where the
-    answer of a step with `completion: callback` is awaited.
+    answer of a step with `completion: callback` is awaited. `tell` sends a message over a channel by its name.
     """
 
     instance_id: str = ""
@@ -59,6 +69,7 @@ class ToolContext:
     log: Log = _silent
     heartbeat: Callable[[Any], None] = _no_sign
     callback: CallbackUrls | None = None
+    tell: Tell = no_channel
 
     def remaining(self, at_most: float | None = None) -> float | None:
         """Seconds until the deadline, never below 0 and never above `at_most`; None if neither bounds it."""

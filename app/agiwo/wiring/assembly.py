@@ -34,7 +34,9 @@ from agiwo.models.limits import LocalModelLimits
 from agiwo.models.profile import ModelProfile
 from agiwo.models.protocol import ModelProvider
 from agiwo.models.providers import provider_for
+from agiwo.notify.chat import ChatNotifier
 from agiwo.notify.mail import MailNotifier
+from agiwo.notify.webhook import WebhookNotifier
 from agiwo.outbound.connections import Connections, ConnectionSpec
 from agiwo.outbound.folder import Folder
 from agiwo.outbound.guard import Guard
@@ -44,6 +46,7 @@ from agiwo.ports.breakers import BreakerNews
 from agiwo.ports.executor import Executor
 from agiwo.ports.keys import KeyStore
 from agiwo.ports.last_good import LastGood
+from agiwo.ports.notifier import Notifier
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
@@ -55,7 +58,7 @@ from agiwo.service.notices import ApprovalNotices
 from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Signer
 from agiwo.settings import Settings, secrets_of
-from agiwo.settings.parts import SettingsRefused
+from agiwo.settings.parts import ChannelSetting, SettingsRefused
 from agiwo.store.answered import PostgresAnsweredCalls
 from agiwo.store.keys import PostgresKeys
 from agiwo.store.last_good import PostgresLastGood
@@ -69,7 +72,7 @@ from agiwo.tools.processes import ToolProcesses
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
 from agiwo.wiring.callbacks import callback_urls
-from agiwo.wiring.channels import Channels, Members
+from agiwo.wiring.channels import Channel, Channels, Members
 
 NOTICE = "notice"
 Line = Callable[[str], None]
@@ -190,6 +193,7 @@ def hidden_texts(settings: Settings) -> list[str]:
     given = [str(profile["api_key"]) for profile in settings.llm_profiles.values() if "api_key" in profile]
     urls = [url.get_secret_value() for url in (settings.database_url, settings.redis_url) if url is not None]
     urls += [one.url.get_secret_value() for one in settings.connections.values()]
+    given += [one.url.get_secret_value() for one in settings.channels.values() if one.url is not None]
     for text in given:
         texts.append(os.environ.get(text.removeprefix("env:"), "") if text.startswith("env:") else text)
     for url in urls:
@@ -254,6 +258,7 @@ async def running(
     models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets, limits=limits)
     threads = ToolThreads(settings.threads)
     processes = ToolProcesses(settings.threads)
+    channels, webhooks = _channels(settings, world, clock)
     tools = ToolCalls(
         world.registry,
         clock,
@@ -262,6 +267,7 @@ async def running(
         threads=threads,
         processes=processes,
         callbacks=callback_urls(CallbackLinks(signer, settings.url), clock),
+        tell=channels.tell,
         log=log.tool,
     )
     breakers = Breakers(clock, policies=settings.breaker_policies(), news=storage.news)
@@ -277,7 +283,7 @@ async def running(
         capacity=settings.capacity,
         lease=settings.lease,
         heartbeat=settings.lease / 3.5,
-        notifiers={NOTICE: _notices(settings, world, clock, ApprovalLinks(signer, settings.url))},
+        notifiers={NOTICE: ApprovalNotices(ApprovalLinks(signer, settings.url), channels, Members(settings.roles), channels.reader)},
         wakeup=storage.wakeup,
         observe=to_all(*(one for one in (log.observe, metrics.observe, observe) if one is not None)),
     )
@@ -305,6 +311,8 @@ async def running(
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(world.connections.close)
+        for webhook in webhooks:
+            stack.push_async_callback(webhook.close)
         stack.push_async_callback(processes.close)
         for provider in world.providers.values():
             stack.push_async_callback(provider.close)
@@ -318,12 +326,32 @@ async def running(
         yield Parts(services, engine, ring, lambda: (generate_latest(metrics.registry), CONTENT_TYPE_LATEST))
 
 
-def _notices(settings: Settings, world: World, clock: Clock, links: ApprovalLinks) -> ApprovalNotices:
-    mail = settings.channels["mail"].connection if "mail" in settings.channels else "mail"
-    if "mail" in settings.channels and (mail not in settings.connections or settings.connections[mail].kind != "smtp"):
-        raise SettingsRefused(f"the channel `mail` goes over the connection {mail!r}, and there is no connection of kind smtp of that name")
-    channels = {"mail": MailNotifier(world.connections, clock, mail)} if mail in world.connections.names() else {}
-    return ApprovalNotices(links, Channels(channels), Members(settings.roles))
+def _channels(settings: Settings, world: World, clock: Clock) -> tuple[Channels, list[WebhookNotifier]]:
+    """The channels by name, and those that hold connections. Without any in the settings `mail` is one if there is such a connection.
+
+    Raises SettingsRefused for one that cannot be used.
+    """
+    given = dict(settings.channels)
+    if "mail" not in given and "mail" in settings.connections and settings.connections["mail"].kind == "smtp":
+        given["mail"] = ChannelSetting()
+    made: dict[str, Channel] = {}
+    webhooks: list[WebhookNotifier] = []
+    for name, one in given.items():
+        notifier: Notifier
+        try:
+            if one.kind == "mail":
+                world.connections.get(one.connection, "smtp")
+                notifier = MailNotifier(world.connections, clock, one.connection)
+            else:
+                url = _from_environment(name, one.url.get_secret_value() if one.url is not None else "")
+                notifier = ChatNotifier(url) if one.kind == "apprise" else WebhookNotifier(url, world.connections.guard)
+        except (ValueError, StepError) as exc:
+            raise SettingsRefused(f"the settings cannot be used: the channel {name!r}: {exc}") from None
+        if isinstance(notifier, WebhookNotifier):
+            webhooks.append(notifier)
+        tenants = None if one.tenants is None else frozenset(one.tenants)
+        made[name] = Channel(notifier, one.kind == "mail", one.to, one.principal, tenants)
+    return Channels(made), webhooks
 
 
 def definitions_in(folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ import pytest
 
 from agiwo.clock import SystemClock
 from agiwo.errors import StepError, ValidationError
-from agiwo.notify.mail import MailNotifier, Notice
+from agiwo.notify.mail import MailNotifier
 from agiwo.outbound.connections import Connections, ConnectionSpec
 from agiwo.testing import smtp
 from agiwo.testing.smtp import Fault, LoopbackMail
@@ -217,7 +217,8 @@ async def test_an_unknown_connection_names_the_nearest(connections: Connections)
 
 async def test_a_notice_goes_the_same_way(mail: LoopbackMail, connections: Connections) -> None:
     notifier = MailNotifier(connections, SystemClock())
-    await notifier.send(Notice("ann@example.com", "Please decide:\nsend_email", "Open http://localhost/approve/x\n", "n1"))
+    asked = {"subject": "Please decide:\nsend_email", "text": "Open http://localhost/approve/x\n", "key": "n1"}
+    await notifier.deliver("ann@example.com", asked)
     await notifier.deliver("bob@example.com", {"subject": "s", "text": "t", "key": "n2", "trace_id": "ab" * 16})
     assert mail.messages[-1].message["Agiwo-Trace-Id"] == "ab" * 16
     first, second = mail.messages

@@ -10,7 +10,7 @@ import pytest
 
 from agiwo.errors import Problem, StepError
 from agiwo.toolkit import tool
-from agiwo.wiring.channels import Channels, Members
+from agiwo.wiring.channels import Channel, Channels, Members
 from agiwo.wiring.toolbox import ToolsRefused, toolbox
 
 
@@ -30,7 +30,7 @@ def notice(to: str) -> dict[str, Any]:
 
 async def test_a_person_is_told_under_a_key_that_stays_the_same() -> None:
     mail = Told()
-    channels = Channels({"mail": mail})
+    channels = Channels({"mail": Channel(mail, addressed=True)})
     for _ in range(2):
         await channels.deliver("mail", notice("user:eve@example.com"))
         await channels.deliver("mail", notice("user:ann@example.com"))
@@ -51,9 +51,44 @@ def test_behind_a_role_are_its_members_and_behind_anybody_else_nobody_else() -> 
 )
 async def test_whoever_cannot_be_told_is_an_error_that_says_why(channel: str, to: str) -> None:
     with pytest.raises(StepError) as caught:
-        await Channels({"mail": Told()}).deliver(channel, notice(to))
+        await Channels({"mail": Channel(Told(), addressed=True)}).deliver(channel, notice(to))
     assert caught.value.not_done
     assert (channel if channel == "chat" else to) in caught.value.message
+
+
+async def test_channel_without_addresses_is_told_once_and_of_whom_it_is_for() -> None:
+    chat, mail = Told(), Told()
+    channels = Channels(
+        {"chat": Channel(chat), "ann": Channel(chat, principal="user:ann@example.com"), "mail": Channel(mail, addressed=True)}
+    )
+    assert [channels.reader(name) for name in ("chat", "ann", "mail", "nothing")] == [None, "user:ann@example.com", "each", "each"]
+    await channels.deliver("chat", notice("role:finance"))
+    assert chat.told == [("", {"subject": "s", "text": "t", "key": "approval.a1.role.finance", "trace_id": None})]
+
+
+async def test_step_tells_who_it_names_or_those_of_the_channel() -> None:
+    chat, mail = Told(), Told()
+    channels = Channels(
+        {
+            "chat": Channel(chat, tenants=frozenset({"acme"})),
+            "mail": Channel(mail, addressed=True, to=("ops@example.com",)),
+            "bare": Channel(mail, addressed=True),
+        }
+    )
+    body = {"subject": "s", "text": "t", "key": "k"}
+    assert await channels.tell("acme", "chat", [], body) == []
+    assert await channels.tell("acme", "mail", [], body) == ["ops@example.com"]
+    assert await channels.tell("acme", "mail", ["a@b", "c@d"], body) == ["a@b", "c@d"]
+    assert [target for target, _ in chat.told + mail.told] == ["", "ops@example.com", "a@b\nc@d"]
+    for tenant, name, to, type in (
+        ("other", "chat", [], "PermissionDenied"),
+        ("acme", "chat", ["a@b"], "ValidationError"),
+        ("acme", "bare", [], "ValidationError"),
+        ("acme", "none", [], "NotFound"),
+    ):
+        with pytest.raises(StepError) as caught:
+            await channels.tell(tenant, name, to, body)
+        assert caught.value.type == type and caught.value.not_done
 
 
 def test_tools_of_a_file_are_registered_and_their_warnings_told(tmp_path: Path) -> None:

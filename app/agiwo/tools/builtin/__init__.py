@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agiwo.tools.builtin import aggregate, database, debug, files, http, mail, time, transform
+from agiwo.tools.builtin import aggregate, database, debug, files, http, mail, notify, time, transform
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.tool import Tool
 
@@ -21,6 +21,7 @@ BUILT_IN: tuple[Tool, ...] = (
     aggregate.aggregate,
     transform.transform,
     mail.send,
+    notify.send,
 )
 
 
