@@ -54,7 +54,9 @@ def check(
     secrets: Collection[str] | None = None,
     barred: Barred | None = None,
 ) -> Checked:
-    """Judge a loaded document against the tools by name, the names of model profiles and of secrets (None: not known, not checked).
+    """Judge a loaded document against the tools by name, the model profiles and the names of secrets (None: not known, not checked).
+
+    `models` are names, or a mapping from each name to its ModelContract.
 
     `published` says of a workflow id and version whether it is there; no step type of today asks. `barred` says why a tool may not
     use a connection.

@@ -5,6 +5,8 @@ Goes on after a fault, so that one pass finds them all; what the parts mean toge
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +36,7 @@ from agiwo.definition.report import Path, Report
 from agiwo.definition.shape import BAD
 from agiwo.definition.texts import AFTER, CONTEXT, END, SIGNAL, START, WHEN, Texts
 from agiwo.schema import Schema
-from agiwo.template import Expression, ValueTemplate, is_template
+from agiwo.template import Expression, ValueTemplate, compile_value, is_template
 from agiwo.values import JSON, digest
 
 TOOL_TIMEOUT = 30.0
@@ -45,6 +47,7 @@ TRIES = 3
 REPAIRS = 2
 MAX_ITERATIONS = 100
 CALLS = (Kind.TOOL_CALL, Kind.LLM_TASK)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +223,25 @@ class _StepCompiler:
         if self.kind is not Kind.LLM_TASK:
             return None
         prompts = {key: self.source[key] for key in ("system_prompt", "task_prompt") if key in self.source}
-        return self.texts.value(prompts, self._at(), self.index, START, secrets=True)
+        made = self.texts.value(prompts, self._at(), self.index, START, secrets=True)
+        included = self._included()
+        if made is None or not included:
+            return made
+        # Each part has been compiled at its own place; here they are put together.
+        return compile_value({**prompts, "include": included}, place="/".join(map(str, self._at()[2:])), allow_secrets=True)
+
+    def _included(self) -> dict[str, JSON]:
+        """The templates of what the model is shown besides its prompt; each counts as a read at the place where it is named."""
+        out: dict[str, JSON] = {}
+        for root, names in (self.source.get("include") or {}).items():
+            for place, name in enumerate(names):
+                if name is BAD:
+                    continue
+                member = f".{name}" if _IDENTIFIER.fullmatch(name) else f"[{json.dumps(name)}]"
+                source = f"{{{{ {root}{member}{'.output' if root == 'steps' else ''} }}}}"
+                if self.texts.value(source, self._at("include", root, place), self.index, START) is not None:
+                    out.setdefault(root, {})[name] = source
+        return out
 
     def _llm(self) -> Mapping[str, Any]:
         if self.kind is not Kind.LLM_TASK:

@@ -193,8 +193,8 @@ class SignalWait:
 class Step:
     """One vertex of the graph.
 
-    `index` is its number in its list, `arguments` what is rendered and frozen for a call (for a model step: `system_prompt` and
-    `task_prompt`), `timeout` the seconds of one attempt, `total_timeout` from first start to final,
+    `index` is its number in its list, `arguments` what is rendered and frozen for a call (for a model step: `system_prompt`,
+    `task_prompt` and `include`), `timeout` the seconds of one attempt, `total_timeout` from first start to final,
     `max_iterations` how often jumps may run it. `recall` says that instead of a call the last good result is handed on, if it is not older
     than so many seconds.
     `definition` is the step as it was written, for digests and for showing.

@@ -1,16 +1,35 @@
-"""The contract of a tool as a value: what a definition may rely on without knowing any code."""
+"""The contracts of tools and of model profiles: what a definition may rely on without knowing any code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from agiwo.values import digest
 
 #: Under these names a step with `completion: callback` finds, among the secrets, the addresses at which its answer is awaited.
 CALLBACK_SECRETS = ("callback_url", "callback_failure_url", "callback_heartbeat_url")
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a profile has to say about a step: an `error`, or a warning; `key` is the key of `llm` that it is about, None for no one key."""
+
+    message: str
+    key: str | None = None
+    error: bool = True
+    found: str | None = None
+    expected: str | None = None
+
+
+class ModelContract(Protocol):
+    """What a definition can ask a model profile."""
+
+    def remarks(self, llm: Mapping[str, Any], schema: Mapping[str, Any] | None, *, fallback: bool) -> Sequence[Remark]:
+        """What is wrong with a step's `llm` and `output_schema` (None: it has none) here; `fallback`: asked only where another cannot."""
+        ...
 
 
 class Effect(StrEnum):

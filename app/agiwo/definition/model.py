@@ -122,6 +122,13 @@ join: Check = ByKind("none_failed, all_success, all_done, any, or an object with
 event = Text(r"(?s).+", "the name of an event", 200)
 awaited = Record("an awaited event", {"event": event, "match": expression, "goto": target}, ("event",))
 
+#: What a model is shown besides its prompt, by name.
+include = Record("include", {
+    "context": Many(name, 1, "a list of keys", single=True),
+    "state": Many(name, 1, "a list of keys", single=True),
+    "steps": Many(name, 1, "a list of step ids", single=True),
+})  # fmt: skip
+
 COMMON: dict[str, Check] = {
     "id": step_id,
     "name": line,
@@ -170,6 +177,7 @@ OWN: dict[Kind, dict[str, Check]] = {
         "task_prompt": Text(longest=200_000),
         "system_prompt": Text(longest=200_000),
         "llm": llm,
+        "include": include,
         "repair": Record("repair", {"max_attempts": Number(0, 10)}),
     },
     Kind.WAIT: {"duration": anything, "until": anything},
@@ -189,7 +197,7 @@ OWN: dict[Kind, dict[str, Check]] = {
     )})},
 }  # fmt: skip
 LATER_OWN: dict[Kind, tuple[str, ...]] = {
-    Kind.LLM_TASK: ("include", "tools", "stop", "budget"),
+    Kind.LLM_TASK: ("tools", "stop", "budget"),
 }
 REQUIRED: dict[Kind, tuple[str, ...]] = {
     Kind.TOOL_CALL: ("tool",),

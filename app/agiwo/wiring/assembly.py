@@ -30,6 +30,7 @@ from agiwo.executors.llm_task import ModelTasks
 from agiwo.executors.recalling import RecallingCalls
 from agiwo.executors.tool_call import ToolCalls
 from agiwo.leases.redis_wakeup import RedisWakeup
+from agiwo.models.contract import ProfileContract
 from agiwo.models.limits import LocalModelLimits
 from agiwo.models.profile import ModelProfile
 from agiwo.models.protocol import ModelProvider
@@ -305,7 +306,7 @@ async def running(
         public_url=settings.url,
         configured_keys=configured,
         # A service without any model still takes definitions that need one: other nodes may have it.
-        models=world.profiles or None,
+        models={name: ProfileContract(profile) for name, profile in world.profiles.items()} or None,
         secrets=world.secrets.keys(),
         barred=world.connections.barred,
     )

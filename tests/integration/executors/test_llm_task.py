@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,15 +11,16 @@ import pytest
 
 from agiwo.clock import SystemClock
 from agiwo.definition.compiled import Kind, Step
+from agiwo.engine.usage import usage_rows
 from agiwo.executors.llm_task import ModelTasks
-from agiwo.machine.commands import StartAttempt
+from agiwo.machine.commands import Record, StartAttempt
 from agiwo.machine.reports import Failed, Succeeded
 from agiwo.models.profile import ModelProfile
 from agiwo.models.providers import provider_for
 from agiwo.ports.executor import Circumstances
 from agiwo.schema import Schema
 from agiwo.template import SecretName, SecretSlot
-from agiwo.testing.model_server import ModelServer, Say
+from agiwo.testing.model_server import ModelServer, Say, Stall, error
 from agiwo.values import encode
 
 WHERE = Circumstances(UUID(int=7), "flow", "1", "default", "ab" * 16)
@@ -97,6 +99,50 @@ async def test_what_the_profiles_do_not_allow_is_refused_before_anything_is_sent
     assert (outcome.failure.type, outcome.failure.not_done) == (type, True)
     assert words in outcome.failure.message
     assert server.requests == []
+
+
+async def test_what_is_included_goes_out_and_every_call_becomes_a_row(server: ModelServer) -> None:
+    profile = ModelProfile.from_mapping(
+        "default", {"base_url": server.base_url, "model": "m", "max_tokens": 300, "price": {"in": 1, "out": 2, "as_of": "2026-11-01"}}
+    )
+    made = ModelTasks({"default": profile}, provider_for, SystemClock())
+    server.script.extend([Say("many", usage={"prompt_tokens": 10, "completion_tokens": 5}), Say('{"n": 3}', usage=None)])
+    asked = call("Count", output_schema=Schema.compile(SCHEMA))
+    outcome = await made.perform(replace(asked, arguments={**asked.arguments, "include": {"state": {"n": 2}}}), WHERE)
+    await made.close()
+    assert isinstance(outcome, Succeeded)
+    assert '{"state":{"n":2}}' in server.requests[0].body["messages"][1]["content"]
+    main, repair = usage_rows([Record(1, "step.succeeded", 1.0, "say", 1, None, {"calls": outcome.calls})], "flow")
+    assert (main.purpose, main.status, main.input_tokens, main.output_tokens, main.cost_micro_usd) == ("main", "OutputInvalid", 10, 5, 20)
+    assert (repair.purpose, repair.status, repair.input_tokens, repair.cost_micro_usd) == ("repair", "ok", None, None)
+    assert (main.profile, main.kind, main.model_asked, main.price_version) == ("default", "openai", "m", "2026-11-01")
+    assert main.at > 0 and main.latency_ms is not None
+
+
+async def test_a_step_falls_back_on_the_profiles_that_it_names(server: ModelServer) -> None:
+    async with ModelServer() as spare:
+        profiles = {
+            "default": ModelProfile.from_mapping("default", {"base_url": server.base_url, "model": "m", "max_tokens": 300}),
+            "claude": ModelProfile.from_mapping(
+                "claude", {"kind": "anthropic", "base_url": spare.base_url.removesuffix("/v1"), "model": "c", "max_tokens": 50}
+            ),
+        }
+        made = ModelTasks(profiles, provider_for, SystemClock())
+        server.script.append(error(503, "overloaded", "away"))
+        spare.script.append(Say("from elsewhere"))
+        outcome = await made.perform(call("Say hello", llm={"max_tokens": 200, "seed": 3, "fallback": ["claude"]}), WHERE)
+        await made.close()
+        assert isinstance(outcome, Succeeded)
+        assert (outcome.result, outcome.model["profile"], outcome.model["name"]) == ("from elsewhere", "claude", "c")
+        assert spare.requests[0].body["max_tokens"] == 50
+        assert [(kept["purpose"], kept["profile"]) for kept in outcome.calls] == [("main", "default"), ("fallback", "claude")]
+
+
+async def test_a_model_that_takes_too_long_still_leaves_its_call_in_the_ledger(server: ModelServer, tasks: ModelTasks) -> None:
+    server.script.append(Stall())
+    outcome = await tasks.perform(replace(call("Say hello"), timeout=0.2), WHERE)
+    assert isinstance(outcome, Failed)
+    assert (outcome.failure.type, len(outcome.calls)) == ("Timeout", 1)
 
 
 async def test_a_mistake_is_a_failure_that_shows_no_secret() -> None:

@@ -175,7 +175,7 @@ def test_a_fault_of_a_step_is_named(line: str, code: str, near: str | None) -> N
         "id: a, queue_timeout: 5", "id: a, store: {payloads: metadata}", "id: a, on_failure: compensate",
         "id: a, approval: {remind: [24h]}", "id: a, approval: {quorum: 2}", "id: a, approval: {actions: {x: y}}",
         "id: a, approval: {on_timeout: escalate}", "id: a, type: llm_task, task_prompt: x, tools: [y]",
-        "id: a, type: llm_task, task_prompt: x, include: [state]",
+        "id: a, type: llm_task, task_prompt: x, tools: [a]",
     ],
 )  # fmt: skip
 def test_what_is_not_carried_out_yet_is_refused_and_never_ignored(line: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from agiwo.definition.compiled import Gate, Kind, Step
 from agiwo.definition.contract import CALLBACK_SECRETS, ToolContract
 from agiwo.definition.durations import moment, seconds, worded
+from agiwo.definition.proof.models import prove_models
 from agiwo.definition.proof.reads import written_keys
 from agiwo.definition.proof.ways import Ways
 from agiwo.definition.report import Path, Report
@@ -30,7 +31,7 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
         if step.contract is not None:
             prove_tool(step.contract, source, at, report)
         if step.kind is Kind.LLM_TASK and models is not None:
-            _profiles(step, source, at, models, report)
+            prove_models(step, source, at, models, report)
         _retry(step, source, at, report)
         _call(ways, step, source, at, report)
         _wait(step, source, at, report)
@@ -54,24 +55,6 @@ def prove_calls(ways: Ways, contracts: Mapping[str, ToolContract], models: Colle
                     nearest=report.nearest(key, declared),
                 )
     _clocks(ways, report)
-
-
-# Models
-
-
-def _profiles(step: Step, source: Mapping[str, Any], at: Path, models: Collection[str], report: Report) -> None:
-    own = (*at, "llm") if isinstance(source.get("llm"), str) else (*at, "llm", "profile") if "llm" in source else at
-    spare = [(str(name), (*at, "llm", "fallback", place)) for place, name in enumerate(step.llm.get("fallback", ()))]
-    for name, where in [(str(step.llm["profile"]), own), *spare]:
-        if name not in models:
-            report.error(
-                "unknown_model",
-                f"there is no model profile `{name[:80]}`",
-                where,
-                found=name[:80],
-                expected="one of " + ", ".join(sorted(models)),
-                nearest=report.nearest(name, models),
-            )
 
 
 # Tools
