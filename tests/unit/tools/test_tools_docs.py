@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from agiwo.definition.contract import Effect
 from agiwo.outbound.service import HttpService
 from agiwo.settings import load_settings
 from agiwo.tools.builtin import BUILT_IN
+from agiwo.tools.declared import declared_tools
 from agiwo.tools.tool import Tool, tool
 from agiwo.wiring.assembly import _specs
 
@@ -69,12 +71,22 @@ def test_documented_tool_is_one() -> None:
 
 
 def test_documented_connections_are_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    example = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
     (tmp_path / "agiwo.yaml").write_text(example)
     specs = {spec.name: spec for spec in _specs(load_settings(tmp_path / "agiwo.yaml"))}
     service = HttpService.of(specs["crm"])
     assert service.sent({"CRM_KEY": "k", "CRM_TOKEN": "t"}) == {"accept": "application/json", "x-api-key": "k", "authorization": "Bearer t"}
     assert specs["reports"].kind == "folder"
+
+
+def test_documented_declarations_are_tools(tmp_path: Path) -> None:
+    example = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    (tmp_path / "tools.yaml").write_text(example)
+    found = declared_tools(tmp_path, ["pdf.pages"])
+    assert not found.problems
+    assert {tool.name: tool.contract.effect for _, tool in found.tools} == dict.fromkeys(
+        ("crm.customer", "pdf.pages", "shop.getOrder"), Effect.READ
+    )
 
 
 if __name__ == "__main__":
