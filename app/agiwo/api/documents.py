@@ -105,9 +105,11 @@ _STEP = _object(
         "approval": _OBJECT,
         "proposed_output": _ANY,
         "model": _ANY,
+        "marks": {"type": "array", "items": _TEXT, "description": "such as `degraded`: the result is that of the fallback"},
+        "fallback": {**_OBJECT, "description": "the fallback that was taken: its `kind`, its `tool`, and the `error` that led to it"},
     },
     "One iteration of a step.",
-    optional=("duration", "name", "tool", "reason", "approval", "proposed_output", "model"),
+    optional=("duration", "name", "tool", "reason", "approval", "proposed_output", "model", "marks", "fallback"),
 )
 _INSTANCE = _object(
     {
