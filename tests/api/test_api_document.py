@@ -42,6 +42,8 @@ ROUTES = {
     "/v1/approvals/{approval_id}/decide": {"post"},
     "/v1/tools": {"get"},
     "/v1/tools/{name}": {"get"},
+    "/v1/instances/{instance_id}/usage": {"get"},
+    "/v1/admin/usage": {"get"},
     "/v1/admin/triggers": {"get"},
     "/v1/admin/instances/{instance_id}/trace": {"get"},
     "/v1/admin/keys": {"get", "post"},

@@ -155,6 +155,7 @@ async def test_a_transport_error_during_the_repair_is_that_error(server: ModelSe
 
 @pytest.mark.parametrize("text", ['{"label": "good", "or', GOOD, ""])
 async def test_a_cut_answer_is_truncated_after_one_call_with_its_usage(server: ModelServer, text: str) -> None:
+    """REQ-41: cut in a string, cut to something that fits, cut to nothing: truncated, not asked again unchanged."""
     server.script.append(Say(text, finish_reason="length"))
     failure = await Asker(server).fails(output_schema=SCHEMA)
     assert (failure.type, failure.message) == ("Truncated", "truncated: raise max_tokens (now 300)")
@@ -217,6 +218,7 @@ async def test_a_refused_call_becomes_the_trees_failure(server: ModelServer, sta
     ],
 )
 async def test_the_wait_that_was_asked_for_is_handed_on(server: ModelServer, headers: dict[str, str], seconds: float | None) -> None:
+    """REQ-12: seconds, milliseconds and dates are a floor; what makes no sense asks for nothing."""
     server.script.append(error(429, "rate_limit_exceeded", "slow down", headers))
     assert (await Asker(server).fails()).retry_after == seconds
 
@@ -243,6 +245,7 @@ async def test_the_wait_that_was_asked_for_is_handed_on(server: ModelServer, hea
     ],
 )
 async def test_an_answer_without_proof_of_its_end_is_a_failed_attempt(server: ModelServer, answer: Any, kind: str) -> None:
+    """REQ-42: no end mark, half a body, an HTML page: a failed call, never an output."""
     server.script.append(answer)
     failure = await Asker(server).fails(output_schema=SCHEMA)
     assert failure.type == kind
