@@ -146,3 +146,19 @@ def test_validate_knows_the_tools_of_a_named_module(tmp_path: Path) -> None:
     missing = agiwo("validate", "flow.yaml", "--tools", "no_such_module", cwd=tmp_path)
     assert missing.status == 2
     assert "no_such_module" in missing.err
+
+
+def test_tools_are_listed_and_one_is_shown_with_its_parameters(service: Service) -> None:
+    listed = service.call("tools")
+    assert listed.status == 0 and "debug.echo (pure): " in listed.out and "notify.send (write): " in listed.out
+    shown = service.call("tools", "notify.send")
+    assert "  text: string, needed. The message." in shown.out and "  channel: string, optional." in shown.out
+    assert service.call("tools", "notify.send", "--json").json["effect"] == "write"
+    assert service.call("tools", "no.such").status == 1
+
+
+def test_validate_knows_the_tools_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "tools.yaml").write_text("name: my.list\ndescription: Lists.\neffect: read\ncommand: [/bin/ls]\n")
+    (tmp_path / "w.yaml").write_text('id: w\nversion: "1"\nsteps: [{id: a, type: tool_call, tool: my.list}]\n')
+    assert agiwo("validate", str(tmp_path / "w.yaml"), "--tools-dir", str(tmp_path / "tools.yaml")).status == 0
+    assert agiwo("validate", str(tmp_path / "w.yaml")).status == 1

@@ -155,6 +155,17 @@ def trigger(
     _call("online", "trigger", server, key, workflow, input, version, idempotency, wait, as_json)
 
 
+@app.command("tools")
+def tools_command(
+    name: Annotated[str | None, typer.Argument(help="A tool's name, to see its contract; without it all are listed.")] = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """List the tools that definitions may call, or show one with its parameters."""
+    _call("online", "tools", server, key, name, as_json)
+
+
 @app.command()
 def show(
     instance: Annotated[str, typer.Argument(help="Id of the instance.")],

@@ -95,6 +95,24 @@ async def trigger(
         _end_as(answer["status"])
 
 
+async def tools(server: str, key: str | None, name: str | None, as_json: bool) -> None:
+    """List the tools of the service, or show the contract of one."""
+    async with Client(server, key) as client:
+        found = await client.get("/v1/tools" if name is None else f"/v1/tools/{quote(name, safe='')}")
+    if as_json:
+        give(found)
+        return
+    for contract in [found] if name is not None else found["items"]:
+        say(f"{contract['name']} ({contract['effect']}): {contract['description']}")
+    if name is None:
+        return
+    for parameter, schema in found["parameters"].get("properties", {}).items():
+        needed = "needed" if parameter in found["parameters"].get("required", ()) else "optional"
+        kind = schema.get("type", "any value") if isinstance(schema, Mapping) else "any value"
+        told = schema.get("description", "") if isinstance(schema, Mapping) else ""
+        say(f"  {parameter}: {kind if isinstance(kind, str) else ' or '.join(kind)}, {needed}. {told}".rstrip())
+
+
 async def show(server: str, key: str | None, instance: str, as_json: bool) -> None:
     """Show one instance."""
     async with Client(server, key) as client:
