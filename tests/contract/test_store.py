@@ -679,50 +679,89 @@ async def test_an_approval_of_a_refused_write_does_not_exist(world: World) -> No
 # --- deliveries ------------------------------------------------------------------------------------------------------
 
 
-def notice(instance: UUID, name: str) -> OutboxRow:
-    return OutboxRow(derived_uuid(instance, name), "notice", f"mailto:{name}", {"name": name, "x": 0.1})
+def notice(instance: UUID, name: str, target: str | None = None) -> OutboxRow:
+    return OutboxRow(derived_uuid(instance, name), "notice", target or f"mailto:{name}", {"name": name, "x": 0.1})
 
 
-async def test_deliveries_of_an_instance_go_out_in_order(world: World) -> None:
+async def test_deliveries_of_an_instance_and_target_go_out_in_order_and_hold_up_no_other_target(world: World) -> None:
     node = await world.node()
     a, b = first(), first()
-    a = replace(a, outbox=(notice(a.id, "a1"), notice(a.id, "a2")))
-    b = replace(b, outbox=(notice(b.id, "b1"),))
+    a = replace(a, outbox=(notice(a.id, "a1", "mail"), notice(a.id, "a2", "mail"), notice(a.id, "a3", "chat")))
+    b = replace(b, outbox=(notice(b.id, "b1", "mail"),))
     await applied(node, a, b)
-    taken = {item.target: item for item in await node.take_outbox(10)}
-    assert set(taken) == {"mailto:a1", "mailto:b1"}
-    assert taken["mailto:a1"].body == {"name": "a1", "x": 0.1}
-    assert (taken["mailto:a1"].tries, taken["mailto:a1"].instance, taken["mailto:a1"].tenant) == (1, a.id, TENANT)
-    assert await node.take_outbox(10) == []
-    await node.not_delivered(taken["mailto:a1"].id, "no route\x00", LONG_AGO)
-    (again,) = await node.take_outbox(10)
-    assert (again.target, again.tries) == ("mailto:a1", 2)
-    await node.delivered(again.id)
-    (second,) = await node.take_outbox(10)
-    assert second.target == "mailto:a2"
+    taken = {item.body["name"]: item for item in await node.take_outbox(10, 10)}
+    assert set(taken) == {"a1", "a3", "b1"}
+    assert taken["a1"].body == {"name": "a1", "x": 0.1}
+    assert (taken["a1"].tries, taken["a1"].instance, taken["a1"].tenant, taken["a1"].target) == (1, a.id, TENANT, "mail")
+    assert await node.take_outbox(10, 10) == []
+    await node.not_delivered(taken["a1"].id, "no route\x00", LONG_AGO, 503)
+    (again,) = await node.take_outbox(10, 10)
+    assert (again.body["name"], again.tries) == ("a1", 2)
+    await node.delivered(again.id, 204)
+    (second,) = await node.take_outbox(10, 10)
+    assert second.body["name"] == "a2"
     await node.not_delivered(second.id, "never", None)
-    assert await node.take_outbox(10) == []
+    assert await node.take_outbox(10, 10) == []
+
+
+async def test_what_waits_behind_a_delivery_that_is_put_off_goes_on_when_that_is_given_up(world: World) -> None:
+    node = await world.node()
+    a = first()
+    await applied(node, replace(a, outbox=(notice(a.id, "a1", "hook"), notice(a.id, "a2", "hook"))))
+    (item,) = await node.take_outbox(10, 10)
+    await node.not_delivered(item.id, "later", SystemClock().now() - 1)
+    await applied(node, replace(later(a), outbox=(notice(a.id, "a3", "hook"),)))
+    (item,) = await node.take_outbox(10, 10)
+    assert item.body["name"] == "a1"
+    await node.not_delivered(item.id, "never", None)
+    (item,) = await node.take_outbox(10, 10)
+    assert item.body["name"] == "a2"
+
+
+async def test_one_target_gets_no_more_than_its_share(world: World) -> None:
+    node = await world.node()
+    for n in range(6):
+        begun = first()
+        await applied(node, replace(begun, outbox=(notice(begun.id, f"m{n}", "down"), notice(begun.id, f"h{n}", f"up{n % 2}"))))
+    taken = await node.take_outbox(10, 2)
+    assert sorted(item.target for item in taken) == ["down", "down", "up0", "up0", "up1", "up1"]
+    assert [item.target for item in await node.take_outbox(10, 2, {"down": 2, "up0": 2, "up1": 1})] == ["up1"]
+
+
+async def test_what_is_settled_is_kept_for_a_while(world: World) -> None:
+    node = await world.node()
+    begun = first()
+    await applied(node, replace(begun, outbox=(notice(begun.id, "made"), notice(begun.id, "dead"), notice(begun.id, "open"))))
+    for item in await node.take_outbox(10, 10):
+        if item.body["name"] == "made":
+            await node.delivered(item.id)
+        elif item.body["name"] == "dead":
+            await node.not_delivered(item.id, "never", None)
+    assert await node.forget_deliveries(3600, 3600, 10) == 0
+    assert await node.forget_deliveries(-1, 3600, 10) == 1
+    assert await node.forget_deliveries(-1, -1, 10) == 1
+    assert await node.forget_deliveries(-1, -1, 10) == 0
 
 
 async def test_a_delivery_that_is_put_off_is_not_due(world: World) -> None:
     node = await world.node()
     begun = first()
     await applied(node, replace(begun, outbox=(notice(begun.id, "x"),)))
-    (item,) = await node.take_outbox(1)
+    (item,) = await node.take_outbox(1, 10)
     await node.not_delivered(item.id, "later", FAR_OFF)
-    assert await node.take_outbox(1) == []
+    assert await node.take_outbox(1, 10) == []
 
 
 async def test_a_delivery_of_a_dead_node_is_made_by_another_and_no_longer_by_it(world: World) -> None:
     old = await world.node("n1")
     begun = first()
     await applied(old, replace(begun, outbox=(notice(begun.id, "x"),)))
-    (item,) = await old.take_outbox(1)
+    (item,) = await old.take_outbox(1, 10)
     new = await world.node("n1")
     await old.delivered(item.id)
     await old.not_delivered(item.id, "too late", None)
-    assert await old.take_outbox(1) == []
-    (again,) = await new.take_outbox(1)
+    assert await old.take_outbox(1, 10) == []
+    (again,) = await new.take_outbox(1, 10)
     assert (again.id, again.tries) == (item.id, 2)
 
 
@@ -730,15 +769,17 @@ async def test_deliveries_that_are_given_back_are_due_again_for_this_node_alone(
     node, other = await world.node("n1"), await world.node("n2")
     a, b = first(), first()
     await applied(node, replace(a, outbox=(notice(a.id, "x"),)))
-    (mine,) = await node.take_outbox(10)
+    (mine,) = await node.take_outbox(10, 10)
     await applied(node, replace(b, outbox=(notice(b.id, "y"),)))
-    (theirs,) = await other.take_outbox(10)
+    (theirs,) = await other.take_outbox(10, 10)
     await node.release_outbox()
-    (again,) = await node.take_outbox(10)
+    (again,) = await node.take_outbox(10, 10)
     assert (again.id, again.tries) == (mine.id, 2)
     await other.delivered(theirs.id)
     await node.release_outbox()
-    assert [item.id for item in await other.take_outbox(10)] == [mine.id]
+    assert [item.id for item in await other.take_outbox(10, 10)] == [mine.id]
+    await other.release_outbox([mine.id])
+    assert await node.take_outbox(10, 10) == []
 
 
 # --- versions and the journal ----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -20,6 +20,7 @@ from agiwo.machine.commands import Record, StartAttempt, StartProbe
 from agiwo.machine.reports import Begin, Failed, Succeeded
 from agiwo.ports.executor import Circumstances, ProbeAnswer
 from agiwo.ports.store import (
+    NOTHING_BUSY,
     Answer,
     Claimed,
     Inbox,
@@ -410,20 +411,24 @@ class ShelfStore:
         for id, row in self.shelf.rows.items():
             row.deaths = deaths[id]
 
-    async def take_outbox(self, limit: int) -> list[OutboxItem]:
+    async def take_outbox(self, limit: int, each: int, busy: Mapping[str, int] = NOTHING_BUSY) -> list[OutboxItem]:
         self._up()
         rows = [row for row in self.shelf.outbox if row.id not in self.shelf.taken][:limit]
         self.shelf.taken.update(row.id for row in rows)
         return [OutboxItem(row.id, "default", None, row.kind, row.target, row.body, 1) for row in rows]
 
-    async def release_outbox(self) -> None:
+    async def release_outbox(self, keep: Collection[UUID] = ()) -> None:
         self._up()
-        self.shelf.taken.clear()
+        self.shelf.taken.intersection_update(keep)
 
-    async def delivered(self, id: UUID) -> None:
+    async def forget_deliveries(self, made: float, dead: float, limit: int) -> int:
+        self._up()
+        return 0
+
+    async def delivered(self, id: UUID, status: int | None = None) -> None:
         self.shelf.outbox = [row for row in self.shelf.outbox if row.id != id]
 
-    async def not_delivered(self, id: UUID, error: str, retry_at: float | None) -> None:
+    async def not_delivered(self, id: UUID, error: str, retry_at: float | None, status: int | None = None) -> None:
         if retry_at is not None:
             self.shelf.taken.discard(id)
 

@@ -18,7 +18,7 @@ from agiwo.engine.events import Event, Happening, Observe, guarded
 from agiwo.engine.held import ASIDE_AGAIN, Entry, Held
 from agiwo.engine.inbox import UnknownItem, to_report
 from agiwo.engine.loops import Loop
-from agiwo.engine.outbox import Outbox
+from agiwo.engine.outbox import Keeping, Outbox
 from agiwo.engine.takeover import Retrieved, has_orders, retrieve, what_was_lost
 from agiwo.engine.watching import Watch, Watchers
 from agiwo.engine.writer import Writer
@@ -47,7 +47,8 @@ class Engine:
     `executor_for` gives the executor of a kind of step, `notifiers` who delivers an outbox row of a kind. `capacity` is how many instances
     it holds in memory; `lease` and `heartbeat` are seconds; `cancel_grace` is what a stopped call has for stopping (seconds);
     `max_uncommitted_steps` how many calls may stand between effect and commit; an instance that has nothing to do for longer than
-    `park_after` seconds leaves memory. `observe` hears of everything that happens, before the engine goes on.
+    `park_after` seconds leaves memory; `keeping` says how long deliveries stay when they are over. `observe` hears of everything that
+    happens, before the engine goes on.
     """
 
     attempts: Attempts
@@ -69,6 +70,7 @@ class Engine:
         max_uncommitted_steps: int = 64,
         park_after: float = 2.0,
         notifiers: Mapping[str, Notifier] | None = None,
+        keeping: Keeping = Keeping(),  # noqa: B008 - an immutable value
         wakeup: Wakeup | None = None,
         observe: Observe | None = None,
     ) -> None:
@@ -86,7 +88,7 @@ class Engine:
         self._cancel_grace = cancel_grace
         self._max_uncommitted = max_uncommitted_steps
         self._wakeup = wakeup
-        self._outbox = Outbox(store, notifiers or {}, clock, random, self.observe)
+        self._outbox = Outbox(store, notifiers or {}, clock, random, self.observe, keeping)
         self._held: dict[UUID, Held] = {}
         self._to_take: list[Claimed] = []
         self._asked: set[UUID] = set()
@@ -103,7 +105,6 @@ class Engine:
         self._claims = Loop("claims", self._claim_round, clock, self.observe)
         self._inboxes = Loop("inboxes", self._inbox_round, clock, self.observe)
         self._beats = Loop("beats", self._beat_round, clock, self.observe)
-        self._deliveries = Loop("deliveries", self._outbox.round, clock, self.observe)
 
     # ------------------------------------------------------------ life of the node
 
@@ -122,7 +123,7 @@ class Engine:
             may_start=self._trusts_lease,
         )
         await self._join(self.name)
-        work = [self.writer.run(), self._beats.run(), self._claims.run(), self._inboxes.run(), self._deliveries.run()]
+        work = [self.writer.run(), self._beats.run(), self._claims.run(), self._inboxes.run(), self._outbox.run()]
         if self._wakeup is not None:
             work.append(self._listen(self._wakeup))
         self._tasks = [asyncio.create_task(one) for one in work]
@@ -154,6 +155,7 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        await self._outbox.stop(self._cancel_grace)
         for told in self._entrusting:
             if not told.done():
                 told.set_exception(Unavailable("this node stopped before the instance was written down"))
@@ -266,7 +268,7 @@ class Engine:
 
     def committed(self, write: Write) -> None:
         if write.outbox:
-            self._deliveries.hurry()
+            self._outbox.hurry()
         if write.kind is WriteKind.PARK and write.due_at is not None and write.due_at <= self.clock.now() + LONGEST_POLL:
             self._claims.hurry()
         self.look_for_calm()

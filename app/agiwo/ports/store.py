@@ -5,11 +5,14 @@ Every method that changes an instance is conditional on owner, epoch and sequenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Protocol
 from uuid import UUID
+
+NOTHING_BUSY: Mapping[str, int] = MappingProxyType({})
 
 
 class WriteKind(StrEnum):
@@ -59,7 +62,7 @@ class ApprovalClose:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """Something to be delivered at least once, in order of an instance; `kind` names who delivers it (`notice`)."""
+    """Something to be delivered at least once, in order of an instance and target; `kind` names who delivers it (`notice`)."""
 
     id: UUID
     kind: str
@@ -246,18 +249,30 @@ class InstanceStore(Protocol):
         """End this incarnation and free what it owns (drain)."""
         ...
 
-    async def take_outbox(self, limit: int) -> list[OutboxItem]:
-        """Claim deliveries that are due, for this node: of an instance only the oldest that is open."""
+    async def take_outbox(self, limit: int, each: int, busy: Mapping[str, int] = NOTHING_BUSY) -> list[OutboxItem]:
+        """Claim deliveries that are due, for this node: of an instance and target only the oldest that is open.
+
+        At most `each` to one target, those counted in that are under way (`busy`, by target).
+        """
         ...
 
-    async def release_outbox(self) -> None:
-        """Give back all deliveries that this node has taken and not settled; they are due as before."""
+    async def release_outbox(self, keep: Collection[UUID] = ()) -> None:
+        """Give back all deliveries that this node has taken and not settled, but those in `keep`; they are due as before."""
         ...
 
-    async def delivered(self, id: UUID) -> None: ...
+    async def delivered(self, id: UUID, status: int | None = None) -> None:
+        """A delivery was made; `status` is what the other side answered, where it answers in numbers."""
+        ...
 
-    async def not_delivered(self, id: UUID, error: str, retry_at: float | None) -> None:
-        """Put a delivery off until `retry_at`, or give it up (None): it stays visible as dead."""
+    async def not_delivered(self, id: UUID, error: str, retry_at: float | None, status: int | None = None) -> None:
+        """Put a delivery off until `retry_at` (and what waits behind it), or give it up (None): it stays visible as dead."""
+        ...
+
+    async def forget_deliveries(self, made: float, dead: float, limit: int) -> int:
+        """Delete up to `limit` deliveries that were made more than `made` seconds ago, or given up more than `dead` seconds ago.
+
+        Gives how many went.
+        """
         ...
 
     async def next_due(self) -> float | None:

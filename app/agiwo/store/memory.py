@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
@@ -18,6 +18,7 @@ from agiwo.clock import Clock, SystemClock
 from agiwo.errors import ValueRefused
 from agiwo.ports.records import Promise, RejectedTrigger, StoredApproval, StoredVersion
 from agiwo.ports.store import (
+    NOTHING_BUSY,
     Answer,
     Claimed,
     Inbox,
@@ -91,12 +92,17 @@ class Delivery:
 
     row: OutboxRow
     tenant: str
-    instance: UUID
+    instance: UUID | None
     due_at: float
+    number: int
+    seq: int
+    created_at: float
     tries: int = 0
     owner: int | None = None
     state: str = "pending"
     last_error: str | None = None
+    last_status: int | None = None
+    settled_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -119,6 +125,7 @@ class MemoryDatabase:
     inbox: dict[UUID, list[Letter]] = field(default_factory=dict)
     approvals: dict[UUID, StoredApproval] = field(default_factory=dict)
     outbox: dict[UUID, Delivery] = field(default_factory=dict)
+    numbers: count[int] = field(default_factory=count)
     usage: dict[tuple[UUID, str, int, int], tuple[str, UsageRow]] = field(default_factory=dict)
     promises: dict[tuple[str, str], tuple[Promise, float]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
@@ -128,6 +135,10 @@ class MemoryDatabase:
 
     def alive(self, node: int | None) -> bool:
         return node is not None and node in self.nodes and self.nodes[node].state == "alive"
+
+    def deliver(self, row: OutboxRow, tenant: str, instance: UUID | None, now: float, seq: int = 0) -> None:
+        """Put something into the outbox."""
+        self.outbox[row.id] = Delivery(row, tenant, instance, now, next(self.numbers), seq, now)
 
     def wake(self, instance: UUID, now: float, kind: str, body: Any, dedup: str | None) -> None:
         """Put something into the inbox of a live instance."""
@@ -222,7 +233,7 @@ class MemoryStore:
             if db.approvals[c.id].state == "pending":
                 db.approvals[c.id] = replace(db.approvals[c.id], state=c.state)
         for o in w.outbox:
-            db.outbox[o.id] = Delivery(o, w.tenant, w.id, self._clock.now())
+            db.deliver(o, w.tenant, w.id, self._clock.now(), w.seq)
         for u in w.usage:
             db.usage.setdefault((w.id, u.path, u.attempt, u.number), (w.tenant, u))
         if w.kind is WriteKind.PARK:
@@ -322,40 +333,59 @@ class MemoryStore:
         self._free(lambda _, run: run.owner == self._node, died=False)
         self._free_of_the_dead()
 
-    async def take_outbox(self, limit: int) -> list[OutboxItem]:
+    async def take_outbox(self, limit: int, each: int, busy: Mapping[str, int] = NOTHING_BUSY) -> list[OutboxItem]:
         self._open()
         if not self.database.alive(self._node):
             return []
         taken: list[OutboxItem] = []
-        first: set[UUID] = set()
-        for d in self.database.outbox.values():
-            if d.state != "pending" or d.instance in first:
+        first: set[tuple[UUID, str]] = set()
+        under_way = dict(busy)
+        now = self._clock.now()
+        for d in sorted(self.database.outbox.values(), key=lambda d: d.number):
+            if d.state != "pending":
                 continue
-            first.add(d.instance)
-            if d.owner is None and d.due_at <= self._clock.now() and len(taken) < limit:
+            target = d.row.target
+            if d.instance is not None:
+                if (d.instance, target) in first:
+                    continue
+                first.add((d.instance, target))
+            if d.owner is None and d.due_at <= now and len(taken) < limit and under_way.get(target, 0) < each:
+                under_way[target] = under_way.get(target, 0) + 1
                 d.owner, d.tries = self._node, d.tries + 1
-                taken.append(OutboxItem(d.row.id, d.tenant, d.instance, d.row.kind, d.row.target, d.row.body, d.tries))
+                taken.append(OutboxItem(d.row.id, d.tenant, d.instance, d.row.kind, target, d.row.body, d.tries))
         return taken
 
-    async def release_outbox(self) -> None:
+    async def release_outbox(self, keep: Collection[UUID] = ()) -> None:
         self._open()
         for d in self.database.outbox.values():
-            if d.owner == self._node:
+            if d.owner == self._node and d.row.id not in keep:
                 d.owner = None
 
-    async def delivered(self, id: UUID) -> None:
+    async def delivered(self, id: UUID, status: int | None = None) -> None:
         self._open()
-        d = self.database.outbox[id]
-        if d.owner == self._node:
-            d.state, d.owner, d.last_error = "delivered", None, None
+        d = self.database.outbox.get(id)
+        if d is not None and d.owner == self._node:
+            d.state, d.owner, d.last_error, d.last_status, d.settled_at = "delivered", None, None, status, self._clock.now()
 
-    async def not_delivered(self, id: UUID, error: str, retry_at: float | None) -> None:
+    async def not_delivered(self, id: UUID, error: str, retry_at: float | None, status: int | None = None) -> None:
         self._open()
-        d = self.database.outbox[id]
-        if d.owner == self._node:
-            d.owner, d.last_error = None, error
-            d.state = "dead" if retry_at is None else "pending"
-            d.due_at = d.due_at if retry_at is None else retry_at
+        d = self.database.outbox.get(id)
+        if d is not None and d.owner == self._node:
+            d.owner, d.last_error, d.last_status = None, error, status
+            if retry_at is None:
+                d.state, d.settled_at = "dead", self._clock.now()
+            else:
+                d.due_at = retry_at
+
+    async def forget_deliveries(self, made: float, dead: float, limit: int) -> int:
+        self._open()
+        now, outbox = self._clock.now(), self.database.outbox
+        over = [id for id, d in outbox.items() if d.settled_at is not None and d.settled_at < now - (dead if d.state == "dead" else made)][
+            :limit
+        ]
+        for id in over:
+            del outbox[id]
+        return len(over)
 
     async def next_due(self) -> float | None:
         self._open()

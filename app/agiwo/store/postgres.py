@@ -6,13 +6,13 @@ Holds no rule about workflows and never uses a pool: one connection writes, one 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
-from agiwo.ports.store import Claimed, Inbox, InboxItem, OutboxItem, StoreUnavailable, Verdict, Write
+from agiwo.ports.store import NOTHING_BUSY, Claimed, Inbox, InboxItem, OutboxItem, StoreUnavailable, Verdict, Write
 from agiwo.store.line import Line
 from agiwo.store.writer import TRIES, Writer
 from agiwo.values import decode
@@ -116,20 +116,24 @@ class PostgresStore:
         await self._ask("free_deliveries_of_the_dead")
         self._writer.shown.clear()
 
-    async def take_outbox(self, limit: int) -> list[OutboxItem]:
+    async def take_outbox(self, limit: int, each: int, busy: Mapping[str, int] = NOTHING_BUSY) -> list[OutboxItem]:
         return [
             OutboxItem(row["id"], row["tenant"], row["instance_id"], row["kind"], row["target"], decode(row["body"]), row["tries"])
-            for row in await self._ask("take_outbox_if_alive", self._node, limit)
+            for row in await self._ask("take_outbox_if_alive", self._node, limit, list(busy.keys()), list(busy.values()), each)
         ]
 
-    async def release_outbox(self) -> None:
-        await self._ask("release_deliveries_if_owner", self._node)
+    async def release_outbox(self, keep: Collection[UUID] = ()) -> None:
+        await self._ask("release_deliveries_if_owner", self._node, list(keep))
 
-    async def delivered(self, id: UUID) -> None:
-        await self._ask("settle_delivery_if_owner", self._node, id)
+    async def delivered(self, id: UUID, status: int | None = None) -> None:
+        await self._ask("settle_delivery_if_owner", self._node, id, status)
 
-    async def not_delivered(self, id: UUID, error: str, retry_at: float | None) -> None:
-        await self._ask("put_delivery_off_if_owner", self._node, id, error.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:2000], retry_at)
+    async def not_delivered(self, id: UUID, error: str, retry_at: float | None, status: int | None = None) -> None:
+        told = error.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:2000]
+        await self._ask("put_delivery_off_if_owner", self._node, id, told, retry_at, status)
+
+    async def forget_deliveries(self, made: float, dead: float, limit: int) -> int:
+        return len(await self._ask("forget_settled_deliveries", made, dead, limit))
 
     async def next_due(self) -> float | None:
         rows = await self._ask("next_due")

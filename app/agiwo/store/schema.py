@@ -243,7 +243,8 @@ approval = Table(
     Index("approval_list", "tenant", text("id DESC")),
 )
 
-#: Deliveries, at least once each and in order of an instance: `seq` is the write that caused it, `position` its place therein.
+#: Deliveries, at least once each and in order of an instance and target: `seq` is the write that caused it, `position` its place therein;
+#: `last_status` is what the other side answered at last.
 outbox = Table(
     "outbox",
     metadata,
@@ -261,6 +262,7 @@ outbox = Table(
     _int("owner", nullable=True, kind=BigInteger),
     _text("state", default="pending"),
     _text("last_error", nullable=True),
+    _int("last_status", nullable=True, kind=SmallInteger),
     _time("created_at", default="now()"),
     _time("settled_at", nullable=True),
     PrimaryKeyConstraint("shard", "id"),
@@ -270,6 +272,10 @@ outbox = Table(
     Index("outbox_due", "due_at", postgresql_where=text("owner IS NULL AND state = 'pending'")),
     Index("outbox_owner", "owner", postgresql_where=text("owner IS NOT NULL")),
     Index("outbox_order", "shard", "instance_id", "seq", "position"),
+    Index("outbox_line", "shard", "instance_id", "target", "state", "seq", "position"),
+    Index("outbox_list", "tenant", text("id DESC")),
+    Index("outbox_target", "tenant", "target", text("id DESC")),
+    Index("outbox_settled", "settled_at", postgresql_where=text("settled_at IS NOT NULL")),
     postgresql_with={"fillfactor": 70},
 )
 
