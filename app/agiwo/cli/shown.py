@@ -28,6 +28,8 @@ _WORDS = {
     "step.approval_asked": "? waits for a person",
     "step.approval_decided": "! was decided",
     "step.retrying": "↻ will be tried again",
+    "step.queued": "… waits until its circuit lets a call through",
+    "step.fallback": "↷ takes its fallback",
     "step.unknown": "! may or may not have been done",
     "step.probing": "! asks whether it was done",
     "step.succeeded": "✓ succeeded",
@@ -35,6 +37,8 @@ _WORDS = {
     "step.skipped": "- was skipped",
     "step.cancelled": "■ was cancelled",
 }
+#: Records that say what went wrong.
+_WITH_ERROR = ("step.failed", "step.retrying", "step.queued", "step.fallback", "step.unknown")
 
 
 def instance_lines(view: Mapping[str, Any], *, steps: bool = True) -> list[str]:
@@ -91,7 +95,7 @@ def _detail(kind: str, record: Mapping[str, Any], data: Mapping[str, Any]) -> st
         return f": {data.get('status', '')}"
     if kind == "step.started" and (record.get("attempt") or 1) > 1:
         return f", attempt {record['attempt']}"
-    if kind in ("step.failed", "step.retrying", "step.unknown") and isinstance(error := data.get("error"), Mapping):
+    if kind in _WITH_ERROR and isinstance(error := data.get("error"), Mapping):
         return f": {failure_text(error)}"
     if kind == "step.approval_decided":
         decided = data.get("approval") or {}
