@@ -37,6 +37,7 @@ from agiwo.toolkit import tool
 from agiwo.tools.builtin import standard_registry
 from agiwo.tools.context import ToolContext
 from agiwo.wiring.callbacks import callback_urls
+from agiwo.wiring.signals import SignalsFromSteps
 
 ECHO = """\
 workflow:
@@ -180,7 +181,9 @@ async def api_world(database: str) -> AsyncIterator[World]:
     catalog = Catalog(records, registry.contracts, clock)
     model = Scripted()
     signer = Signer([b"0123456789abcdef0123456789abcdef"])
-    tools = ToolCalls(registry, clock, callbacks=callback_urls(CallbackLinks(signer, "http://agiwo.test"), clock))
+    signals = SignalsFromSteps()
+    callbacks = callback_urls(CallbackLinks(signer, "http://agiwo.test"), clock)
+    tools = ToolCalls(registry, clock, callbacks=callbacks, signals=signals)
 
     def executor_for(kind: Kind) -> Executor:
         return model if kind is Kind.LLM_TASK else tools
@@ -203,6 +206,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         public_url="http://agiwo.test",
         configured_keys=configured,
     )
+    signals.signalling = services.signalling
     app = create_app(services, keys=KeyRing(configured, PostgresKeys(pool), clock), pages=[approval_page(services)])
     transport = httpx.ASGITransport(app)
     clients = [

@@ -26,6 +26,7 @@ from agiwo.api.instances import instance_routes
 from agiwo.api.keys import key_routes
 from agiwo.api.operations import Metrics, operator_routes
 from agiwo.api.usage import usage_routes
+from agiwo.api.signals import signal_routes
 from agiwo.api.workflows import workflow_routes
 from agiwo.errors import AgiwoError, InvalidInput, Problem
 from agiwo.ports.store import StoreUnavailable
@@ -73,6 +74,7 @@ def create_app(
         workflow_routes(services),
         approval_routes(services),
         callback_routes(services),
+        signal_routes(services),
         operator_routes(services, metrics),
         usage_routes(services),
         key_routes(services),

@@ -103,13 +103,14 @@ _STEP = _object(
         "tool": _TEXT,
         "reason": _TEXT,
         "approval": _OBJECT,
+        "signal": _OBJECT,
         "proposed_output": _ANY,
         "model": _ANY,
         "marks": {"type": "array", "items": _TEXT, "description": "such as `degraded`: the result is that of the fallback"},
         "fallback": {**_OBJECT, "description": "the fallback that was taken: its `kind`, its `tool`, and the `error` that led to it"},
     },
     "One iteration of a step.",
-    optional=("duration", "name", "tool", "reason", "approval", "proposed_output", "model", "marks", "fallback"),
+    optional=("duration", "name", "tool", "reason", "approval", "signal", "proposed_output", "model", "marks", "fallback"),
 )
 _INSTANCE = _object(
     {
@@ -128,6 +129,7 @@ _INSTANCE = _object(
         "current_steps": {"type": "array", "items": _TEXT, "description": "paths of what has begun and not ended"},
         "interrupted_at": {"type": ["string", "null"], "description": "path of the step that a waiting instance stands at"},
         "waiting_for": {"type": "array", "items": _OBJECT},
+        "signals": {"type": "array", "items": ref("Signal"), "description": "kept until a step wants them, in the order of arrival"},
         "steps": {"type": "object", "additionalProperties": ref("Step"), "description": "the latest iteration of every step by its id"},
         "context": _OBJECT,
         "state": _OBJECT,
@@ -270,12 +272,29 @@ SCHEMAS: Mapping[str, Schema] = {
             "version": _TEXT,
             "status": ref("InstanceStatus"),
             "trace_id": _TEXT,
+            "interrupted_at": _MAYBE_TEXT,
             "started_at": _TIME,
             "ended_at": _MAYBE_TIME,
             "duration": {"type": ["number", "null"]},
+            "signals": {"type": "array", "items": ref("Signal")},
             "steps": {"type": "array", "items": ref("Step")},
         },
         "Per step what went in, what came out, how long it took and how it ended, in the order in which they began.",
+    ),
+    "Signal": _object(
+        {"signal_id": _TEXT, "event": _TEXT, "received_at": _TIME, "by": _MAYBE_TEXT, "channel": _TEXT},
+        "A signal that nobody has taken yet; its payload stands in the history.",
+    ),
+    "SignalSent": _object(
+        {
+            "signal_id": _TEXT,
+            "event": _TEXT,
+            "receivers": {
+                "type": "array",
+                "items": _object({"instance_id": _ID, "result": {"enum": ["accepted", "ended", "full"]}, "links": _LINKS}),
+            },
+        },
+        "What became of a signal, by instance. The same id gets the same answer.",
     ),
     "Approval": _APPROVAL,
     "ApprovalDecision": _object(

@@ -50,6 +50,7 @@ HEARTBEAT = 15
 Name = Annotated[str, Path(min_length=1, max_length=128, description="id of a workflow")]
 InstanceId = Annotated[UUID, Path(description="id of an instance")]
 StepPath = Annotated[str, Path(min_length=1, max_length=300, description="path of a step run: `fetch`, or `fetch~2` for its second run")]
+StepName = Annotated[str, Field(min_length=1, max_length=300, description="an id (every run of the step), or a path (that run alone)")]
 LabelText = Annotated[str, StringConstraints(pattern="^[^:]+:", max_length=400)]
 Limit = Annotated[int, Query(ge=1, le=200, description="how many at most")]
 Cursor = Annotated[str | None, Query(min_length=1, max_length=4096, description="`next_cursor` of the page before")]
@@ -70,6 +71,8 @@ class TriggerBody(ChangeBody):
     version: str | None = Field(default=None, min_length=1, max_length=64, description="the newest without a label, if none is named")
     labels: dict[str, Annotated[str, Field(max_length=256)]] = Field(default_factory=dict, max_length=64)
     correlation_key: str | None = Field(default=None, min_length=1, max_length=256)
+    interrupt_before: list[StepName] = Field(default_factory=list, max_length=100, description="steps before which the instance stops")
+    interrupt_after: list[StepName] = Field(default_factory=list, max_length=100, description="steps after which the instance stops")
 
 
 class ReconcileBody(ChangeBody):
@@ -115,8 +118,9 @@ def _starting(routes: APIRouter, services: Services) -> None:
             wait = seconds(request.query_params.get("wait"), "wait", LONGEST_WAIT)
             asked = fit(TriggerBody, await read_json(request))
             call = TriggerCall(
-                workflow, trace_id, asked.input, asked.context, asked.version, asked.labels, asked.correlation_key, idempotency_key(request)
-            )
+                workflow, trace_id, asked.input, asked.context, asked.version, asked.labels, asked.correlation_key,
+                idempotency_key(request), asked.interrupt_before, asked.interrupt_after,
+            )  # fmt: skip
         except ServiceError as exc:
             if not dry_run:
                 await services.triggering.reject(caller, workflow, exc, trace_id=trace_id)

@@ -204,6 +204,33 @@ def approve(
 
 
 @app.command()
+def signal(
+    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    event: Annotated[str, typer.Argument(help="Name of the event, as a step waits for it.")],
+    payload: Annotated[str | None, typer.Option("--payload", help="What it carries: JSON, @FILE or @-.")] = None,
+    id: Annotated[str | None, typer.Option("--id", help="Id of the signal: a repetition changes nothing.")] = None,
+    reason: Reason = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Send a signal to an instance; it is kept until a step wants it."""
+    _call("online", "signal", server, key, instance, event, payload, id, reason, as_json)
+
+
+@app.command()
+def resume(
+    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    reason: Reason = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Let an instance go on from a step at which it was told to stop."""
+    _call("online", "resume", server, key, instance, reason, as_json)
+
+
+@app.command()
 def reject(
     id: Annotated[str, typer.Argument(help="Id of the approval, or of an instance that waits for one.")],
     comment: Comment = None,

@@ -167,6 +167,35 @@ async def decide(
         say(f"{answer['title']}: {answer['status']}" + (f" by {said['by']}" if said.get("by") else ""))
 
 
+async def signal(
+    server: str, key: str | None, instance: str, event: str, payload: str | None, id: str | None, reason: str | None, as_json: bool
+) -> None:
+    """Send a signal to one instance."""
+    # Two tries of one command are one signal, even if the first answer was lost.
+    body: dict[str, Any] = {"event": event, "id": id or f"cli-{uuid4()}"}
+    if payload is not None:
+        body["payload"] = given_json(payload, "--payload")
+    if reason is not None:
+        body["reason"] = reason
+    async with Client(server, key) as client:
+        answer = await client.post(f"/v1/instances/{_id(instance, 'instance')}/signals", body)
+    if as_json:
+        give(answer)
+    else:
+        say(f"{answer['event']}: {answer['receivers'][0]['result']} as {answer['signal_id']}")
+
+
+async def resume(server: str, key: str | None, instance: str, reason: str | None, as_json: bool) -> None:
+    """Let one interrupted instance go on."""
+    body = {} if reason is None else {"reason": reason}
+    async with Client(server, key) as client:
+        answer = await client.post(f"/v1/instances/{_id(instance, 'instance')}/resume", body)
+    if as_json:
+        give(answer)
+    else:
+        say(f"instance {answer['instance_id']} goes on")
+
+
 async def _approval(client: Client, id: str) -> str:
     found = await client.get("/v1/approvals", instance_id=id, status="pending")
     waiting = [item["approval_id"] for item in found["items"]]

@@ -29,7 +29,7 @@ def to_report(item: InboxItem, at: float) -> Report:
 
     Bodies: decision `{approval, action, by, channel, comment?, answer?: {values?, edited?: [value]}}`, cancel `{by, reason?}`, outcome
     `{path, by, done, result?, reason?}`, callback `{path, kind, result?, failure?}`, signal `{id, event, payload, by, channel}`, resume
-    `{by, reason?}`.
+    `{by, reason?, paths?}`.
     Raises UnknownItem for any other kind, or if a part is missing.
     """
     body = item.body
@@ -58,7 +58,7 @@ def to_report(item: InboxItem, at: float) -> Report:
         if item.kind == "signal":
             return SignalReceived(at, body["id"], body["event"], body["payload"], body["by"], body["channel"])
         if item.kind == "resume":
-            return Resumed(at, body["by"], body.get("reason"))
+            return Resumed(at, body["by"], body.get("reason"), body.get("paths"))
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as exc:
         raise UnknownItem(f"the inbox item {item.id} of kind {item.kind} is incomplete: {exc!r}") from exc
     raise UnknownItem(f"the inbox item {item.id} is of the unknown kind {item.kind!r}")

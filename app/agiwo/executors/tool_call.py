@@ -34,6 +34,8 @@ ToolLog = Callable[[Circumstances, str, int, str, Mapping[str, Any]], None]
 
 #: Gives the addresses at which a run's answer is awaited for so many seconds.
 Callbacks = Callable[[Circumstances, str, float], CallbackUrls]
+#: Sends a signal for a step: where it belongs, its path, and what `SendSignal` takes.
+Signals = Callable[[Circumstances, str, str, str, Any, str | None, str | None], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
 #: Sends a message for a tenant over a channel to addresses; gives those that were told.
@@ -44,7 +46,7 @@ class ToolCalls:
     """The executor of `tool_call`.
 
     `secrets` are the service's secrets by name; `callbacks` makes the addresses for steps that are answered later; `tell` reaches people;
-    `log` takes the lines that tools write.
+    `signals` sends signals for tools; `log` takes the lines that tools write.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ToolCalls:
         processes: ToolProcesses | None = None,
         callbacks: Callbacks | None = None,
         tell: TellFor | None = None,
+        signals: Signals | None = None,
         log: ToolLog | None = None,
     ) -> None:
         self._registry = registry
@@ -68,6 +71,7 @@ class ToolCalls:
         self._processes = processes or ToolProcesses()
         self._callbacks = callbacks
         self._tell = tell
+        self._signals = signals
         self._log = log
 
     async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
@@ -126,6 +130,7 @@ class ToolCalls:
             secrets=lent,
             log=partial(self._line, where, call, lent),
             tell=no_channel if self._tell is None else partial(self._tell, where.tenant),
+            signals=None if self._signals is None else partial(self._signals, where, call.path),
         )
 
     def _line(self, where: Circumstances, call: StartAttempt | StartProbe, lent: Lent, message: str, /, **fields: Any) -> None:

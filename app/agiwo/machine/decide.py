@@ -461,9 +461,9 @@ def _cancel_asked(work: Work, report: CancelAsked) -> None:
 
 
 def _resumed(work: Work, report: Resumed) -> None:
-    """Everything that was told to stop goes on: what had ended leads on, what was to begin begins."""
+    """What was told to stop goes on: what had ended leads on, what was to begin begins."""
     stops = work.instance.stops
-    found = interrupted(work.instance)
+    found = [run for run in interrupted(work.instance) if report.paths is None or run.path in report.paths]
     if not found:
         return
     work.emit("instance.resumed", data={"reason": report.reason, "paths": [run.path for run in found]}, by=report.by)

@@ -412,11 +412,13 @@ def _instance_interrupted(instance: Instance, record: Record, data: Mapping[str,
 
 
 def _instance_resumed(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:
-    runs = instance.runs
+    runs, stops, held = instance.runs, instance.stops, instance.scope.held
     for path in data["paths"]:
-        if path not in instance.stops:
+        if path in stops:
+            stops, held = stops.delete(path), held & ~(1 << runs[path].step)
+        else:
             runs = runs.set(path, runs[path]._replace(reason=None))
-    return instance._replace(scope=instance.scope._replace(held=0), stops=NOTHING, runs=runs)
+    return instance._replace(scope=instance.scope._replace(held=held), stops=stops, runs=runs)
 
 
 def _signal_received(instance: Instance, record: Record, data: Mapping[str, Any]) -> Instance:

@@ -171,11 +171,12 @@ class SignalReceived:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Somebody lets the instance go on from where it was told to stop."""
+    """Somebody lets the instance go on from where it was told to stop: from these paths, or (None) from wherever it stands."""
 
     at: float
     by: str
     reason: str | None = None
+    paths: Sequence[str] | None = None
 
 
 Report = (

@@ -97,6 +97,10 @@ class Queries(UsageQueries, Protocol):
         """Newest first, those with an id below `before`."""
         ...
 
+    async def live_with(self, tenant: str, correlation_key: str, limit: int) -> list[UUID]:
+        """The live instances that were started with this key, oldest first."""
+        ...
+
     async def state(self, tenant: str, id: UUID) -> StoredState | None: ...
 
     async def history(self, tenant: str, id: UUID, after: int, limit: int) -> list[Mapping[str, Any]] | None:

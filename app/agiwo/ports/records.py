@@ -162,6 +162,10 @@ class Records(Protocol):
         """What was put into a live instance's inbox under this name, whether it was taken up yet or not; None if nothing was."""
         ...
 
+    async def count_inbox(self, tenant: str, instance: UUID, kind: str, most: int, *, waiting: bool = False) -> int:
+        """How much of a kind was ever put into an inbox under a name, or (`waiting`) is still to be taken up; counts to `most`."""
+        ...
+
     async def decide_approval(
         self,
         tenant: str,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from agiwo.engine.watching import Watch
-from agiwo.machine.state import ENDED_INSTANCE, InstanceStatus
+from agiwo.machine.state import ENDED_INSTANCE, INTERRUPT, InstanceStatus
 from agiwo.ports.queries import Queries
 from agiwo.service.callers import Caller
 from agiwo.service.instances import PAGE, Instances, not_found
@@ -19,7 +19,12 @@ from agiwo.service.view import row_status
 
 SHORTEST, LONGEST = 0.1, 2.0  # seconds between looks at an instance that is elsewhere
 
-_PEOPLE = frozenset({"step.approval_asked", "step.unknown"})
+_PEOPLE = frozenset({"step.approval_asked", "step.unknown", "instance.interrupted"})
+
+
+def _asks(record: Mapping[str, Any]) -> bool:
+    """Whether something now waits for a person."""
+    return record["type"] in _PEOPLE or (record["type"] == "step.queued" and record["data"]["reason"] == INTERRUPT)
 
 
 class Watching(Protocol):
@@ -85,7 +90,7 @@ class Following:
             async with asyncio.timeout(seconds):
                 asked = False
                 async for batch in self.records(caller, id, 0):
-                    asked = asked or any(record["type"] in _PEOPLE for record in batch)
+                    asked = asked or any(_asks(record) for record in batch)
                     if asked and await self._interrupted(caller, id):
                         return
         except TimeoutError:

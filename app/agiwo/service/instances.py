@@ -23,7 +23,7 @@ from agiwo.ports.definitions import Definitions
 from agiwo.ports.queries import InstanceFilter, InstanceRow, Queries, StoredState
 from agiwo.service.callers import Caller
 from agiwo.service.redaction import instance_for, records_for, step_for
-from agiwo.service.view import instance_view, runs_of, status_of, step_view, time_text
+from agiwo.service.view import instance_view, interrupted_at, runs_of, signal_view, status_of, step_view, time_text
 from agiwo.values import decode
 
 PAGE = 1000
@@ -107,6 +107,8 @@ class Instances:
             "version": instance.workflow.version,
             "status": status_of(instance),
             "trace_id": instance.trace_id,
+            "interrupted_at": interrupted_at(instance),
+            "signals": [signal_view(signal) for signal in sorted(instance.signals.values(), key=lambda signal: signal.number)],
             "started_at": time_text(instance.started_at),
             "ended_at": time_text(ended),
             "duration": None if ended is None else round(ended - instance.started_at, 6),

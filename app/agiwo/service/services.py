@@ -29,6 +29,7 @@ from agiwo.service.publish import Barring, Publishing
 from agiwo.service.readiness import Readiness
 from agiwo.service.repeats import Repeats
 from agiwo.service.running import Running
+from agiwo.service.signalling import Signalling
 from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Cursors, Signer
 from agiwo.service.trigger import Triggering
@@ -59,6 +60,7 @@ class Services:
     repeats: Repeats
     keys: Keys
     circuits: Circuits
+    signalling: Signalling
 
     async def ready(self) -> Mapping[str, bool]:
         """What has to work before work is sent here, part by part."""
@@ -115,4 +117,5 @@ def build_services(
         repeats=Repeats(answered, clock),
         keys=Keys(keys, records, clock, random, configured_keys or ApiKeys()),
         circuits=Circuits(breakers, records),
+        signalling=Signalling(queries, records, instances, clock, engine.poke),
     )

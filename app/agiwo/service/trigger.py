@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from uuid import UUID
 
 from agiwo.clock import Clock
 from agiwo.definition.compiled import Workflow
+from agiwo.definition.report import nearest
 from agiwo.errors import AgiwoError, Conflict, Denied, InvalidInput, NotFound, Overloaded, Problem, ServiceError
 from agiwo.ids import SHARDS, uuid7
 from agiwo.machine.reports import Begin
@@ -27,6 +28,8 @@ from agiwo.service.definitions import Catalog
 from agiwo.values import digest, pointer
 
 KEY_KEPT = 24 * 3600.0
+#: The number of a run: the first one has none.
+_RUN = re.compile(r"[2-9]|[1-9][0-9]{1,6}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -56,11 +59,15 @@ class TriggerCall:
     labels: Mapping[str, str] = field(default_factory=dict)
     correlation_key: str | None = None
     key: str | None = None
+    interrupt_before: Sequence[str] = ()
+    interrupt_after: Sequence[str] = ()
 
     @property
     def digest(self) -> str:
         """Tells a repetition from another call under the same key."""
         asked = [self.workflow, self.version, self.input, dict(self.context), dict(self.labels), self.correlation_key]
+        if self.interrupt_before or self.interrupt_after:
+            asked.append([list(self.interrupt_before), list(self.interrupt_after)])
         return digest(asked)
 
 
@@ -145,7 +152,9 @@ class Triggering:
         )
         if call.key is not None:
             new = replace(new, idempotency_key=call.key, request_digest=call.digest, key_expires_at=now + self._key_kept)
-        begin = Begin(now, call.input, call.context, caller.principal, call.labels, call.trace_id)
+        begin = Begin(
+            now, call.input, call.context, caller.principal, call.labels, call.trace_id, call.interrupt_before, call.interrupt_after
+        )
         entrusted = False
         try:
             verdict = await self._starter.begin(id, workflow, caller.tenant, begin, new, ended=ended)
@@ -177,9 +186,24 @@ def _check(workflow: Workflow, call: TriggerCall) -> None:
             problems.append(Problem("bad_name", f"the context key {key[:80]!r} is no name: letters, digits and _", pointer("context", key)))
         elif key in workflow.state:
             problems.append(Problem("state_key", f"`{key}` is a state key, which only steps write", pointer("context", key)))
+    problems += _interrupt_problems(workflow, call)
     schema = workflow.input_schema
     if schema is not None and not schema.fits(call.input):
         problems += [replace(p, pointer="/input" + p.pointer) for p in schema.problems(call.input)]
         raise InvalidInput("the input does not fit the workflow's input_schema", code="input_invalid", problems=problems)
     if problems:
-        raise InvalidInput("the context cannot be taken", problems=problems)
+        raise InvalidInput("the call does not fit the workflow", problems=problems)
+
+
+def _interrupt_problems(workflow: Workflow, call: TriggerCall) -> Iterator[Problem]:
+    """Names of steps to stop at that the workflow does not have."""
+    known = workflow.body.number
+    for field_name in ("interrupt_before", "interrupt_after"):
+        for place, name in enumerate(getattr(call, field_name)):
+            id, tilde, number = name.partition("~")
+            if id not in known or (tilde and _RUN.fullmatch(number) is None):
+                near = nearest(id, known)
+                message = f"there is no step `{name[:80]}`" + (f"; did you mean `{near}`?" if near is not None else "")
+                at = pointer(field_name, place)
+                expected = "one of " + ", ".join(list(known)[:30])
+                yield Problem("unknown_step", message, at, found=name[:80], expected=expected, nearest=near)

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from agiwo.clock import rfc3339
 from agiwo.definition.compiled import Kind, Step
-from agiwo.machine.state import Instance, InstanceStatus, Run, StepStatus
+from agiwo.machine.interrupts import interrupted
+from agiwo.machine.state import INTERRUPT, SIGNAL, Instance, InstanceStatus, Run, Signal, StepStatus
 from agiwo.machine.view import WAIT_KINDS, present_values, wait_kind
 from agiwo.ports.queries import Approval, InstanceRow, RejectedRow
 from agiwo.ports.records import VersionLine
@@ -26,7 +27,7 @@ def time_text(at: float | None) -> str | None:
 def links(id: UUID) -> dict[str, str]:
     """Where the parts of an instance are found."""
     here = f"{API}/instances/{id}"
-    return {"self": here, **{part: f"{here}/{part}" for part in ("steps", "trace", "history", "graph", "events", "cancel")}}
+    return {"self": here, **{part: f"{here}/{part}" for part in ("steps", "trace", "history", "graph", "events", "signals", "cancel")}}
 
 
 def actions(instance: Instance) -> list[dict[str, Any]]:
@@ -41,8 +42,12 @@ def actions(instance: Instance) -> list[dict[str, Any]]:
                 {"name": verb, "method": "POST", "href": f"{API}/approvals/{approval}/{verb}", "path": run.path}
                 for verb in ("approve", "reject")
             ]
+        elif wait_kind(run) == SIGNAL:
+            out.append({"name": "signal", "method": "POST", "href": f"{here}/signals", "path": run.path})
         elif run.status is StepStatus.UNKNOWN:
             out.append({"name": "reconcile", "method": "POST", "href": f"{here}/steps/{run.path}/reconcile", "path": run.path})
+    if interrupted(instance):
+        out.append({"name": "resume", "method": "POST", "href": f"{here}/resume"})
     if instance.ending is None:
         out.append({"name": "cancel", "method": "POST", "href": f"{here}/cancel"})
     return out
@@ -72,8 +77,9 @@ def instance_view(instance: Instance, row: InstanceRow | None = None) -> dict[st
         "ended_at": time_text(instance.ended_at),
         "labels": dict(instance.labels),
         "current_steps": [run.path for run in instance.live_runs()],
-        "interrupted_at": waiting[0]["path"] if waiting and status_of(instance) == InstanceStatus.WAITING else None,
+        "interrupted_at": interrupted_at(instance),
         "waiting_for": waiting,
+        "signals": [signal_view(signal) for signal in sorted(instance.signals.values(), key=lambda signal: signal.number)],
         "steps": {step.id: step_view(instance, step, instance.latest_run(step.index)) for step in instance.workflow.body},
         "context": {key: value for key, value in values.items() if key not in declared},
         "state": {key: value for key, value in values.items() if key in declared},
@@ -101,9 +107,17 @@ def status_of(instance: Instance) -> str:
     """The status; an instance that runs is WAITING while everything live in it waits."""
     if instance.status is InstanceStatus.RUNNING:
         live = instance.live_runs()
-        if live and all(wait_kind(run) is not None for run in live):
+        if (live or instance.stops) and all(wait_kind(run) is not None for run in live):
             return str(InstanceStatus.WAITING)
     return str(instance.status)
+
+
+def interrupted_at(instance: Instance) -> str | None:
+    """Path of the step that the instance was told to stop at, else of the first that a waiting instance stands at."""
+    if found := interrupted(instance):
+        return found[0].path
+    waiting = waits(instance) if status_of(instance) == InstanceStatus.WAITING else ()
+    return waiting[0]["path"] if waiting else None
 
 
 def waits(instance: Instance) -> list[dict[str, Any]]:
@@ -119,11 +133,24 @@ def waits(instance: Instance) -> list[dict[str, Any]]:
             entry |= {"approval_id": approval, "href": f"{API}/approvals/{approval}"}
         elif kind == "outcome":
             entry |= {"probing": run.probing, "href": f"{API}/instances/{instance.id}/steps/{run.path}/reconcile"}
+        elif kind == SIGNAL:
+            entry |= {"events": list(run.arguments["events"]), "href": f"{API}/instances/{instance.id}/signals"}
+        elif kind == INTERRUPT:
+            entry |= {"stopped": "before", "href": f"{API}/instances/{instance.id}/resume"}
         due = [at for (path, timer), at in instance.timers.items() if path == run.path and timer != "total"]
         if due:
             entry["until"] = time_text(min(due))
         out.append(entry)
+    for path in instance.stops:
+        resume = f"{API}/instances/{instance.id}/resume"
+        out.append({"kind": INTERRUPT, "step": instance.runs[path].id, "path": path, "stopped": "after", "href": resume})
     return sorted(out, key=lambda entry: WAIT_KINDS.index(entry["kind"]))
+
+
+def signal_view(signal: Signal) -> dict[str, Any]:
+    """A signal that is kept; what it carries stands in the history."""
+    at = time_text(signal.at)
+    return {"signal_id": signal.id, "event": signal.event, "received_at": at, "by": signal.by, "channel": signal.channel}
 
 
 _TIMES = frozenset({"asked_at", "expires_at", "decided_at"})
@@ -162,6 +189,8 @@ def _particulars(run: Run) -> dict[str, Any]:
         out["marks"] = list(run.marks)
     if run.fallback is not None:
         out["fallback"] = {name: value for name, value in run.fallback.items() if name in ("kind", "tool", "arguments", "error")}
+    if run.signal is not None:
+        out["signal"] = {**run.signal, "at": time_text(run.signal["at"])}
     if run.approval is not None:
         out["approval"] = {key: time_text(value) if key in _TIMES else value for key, value in run.approval.items()}
     if run.status is StepStatus.WAITING_FOR_APPROVAL and run.held is not None:

@@ -53,6 +53,13 @@ class MemoryRecords:
             return None
         return next((letter.item.body for letter in self._db.inbox.get(instance, ()) if letter.dedup == dedup), None)
 
+    async def count_inbox(self, tenant: str, instance: UUID, kind: str, most: int, *, waiting: bool = False) -> int:
+        row = self._db.instances.get(instance)
+        if row is None or row.tenant != tenant:
+            return 0
+        letters = self._db.inbox.get(instance, ())
+        return min(most, sum(letter.item.kind == kind and not (waiting and letter.taken) for letter in letters))
+
     async def decide_approval(
         self,
         tenant: str,

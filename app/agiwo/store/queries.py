@@ -84,6 +84,10 @@ class PostgresQueries(PostgresUsage):
             statement = statement.where(_i.labels.contains(dict(wanted.labels)))
         return [_instance(row) for row in await self._rows(statement)]
 
+    async def live_with(self, tenant: str, correlation_key: str, limit: int) -> list[UUID]:
+        of_key = (_i.tenant == tenant, _i.correlation_key == correlation_key, _i.ended_at.is_(None))
+        return [row.id for row in await self._rows(select(_i.id).where(*of_key).order_by(_i.id).limit(limit))]
+
     async def state(self, tenant: str, id: UUID) -> StoredState | None:
         after = func.coalesce(select(_s.seq).where(_s.shard == shard_of(id), _s.instance_id == id).scalar_subquery(), 0)
         body = select(cast(_s.body, Text)).where(_s.shard == shard_of(id), _s.instance_id == id).scalar_subquery()

@@ -79,6 +79,10 @@ class PostgresRecords:
         body: Mapping[str, Any] = decode(found[0].body)
         return body
 
+    async def count_inbox(self, tenant: str, instance: UUID, kind: str, most: int, *, waiting: bool = False) -> int:
+        found: int = (await self._ask("count_inbox", tenant, instance, kind, most, waiting))[0].found
+        return found
+
     async def decide_approval(
         self,
         tenant: str,

@@ -153,6 +153,13 @@ instance = Table(
     Index("instance_status", "tenant", "status", text("id DESC")),
     Index("instance_workflow", "tenant", "workflow", text("id DESC")),
     Index("instance_correlation", "tenant", "correlation_key", text("id DESC"), postgresql_where=text("correlation_key IS NOT NULL")),
+    Index(
+        "instance_live_correlation",
+        "tenant",
+        "correlation_key",
+        "id",
+        postgresql_where=text("correlation_key IS NOT NULL AND ended_at IS NULL"),
+    ),
     Index("instance_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
 )
 

@@ -34,6 +34,10 @@ def _no_sign(progress: Any = None) -> None:
     """Nobody waits for a sign of life."""
 
 
+#: Sends a signal: its id, event, payload, and the id of an instance or a correlation key; gives what became of it, by receiver.
+SendSignal = Callable[[str, str, Any, str | None, str | None], Awaitable[Sequence[Mapping[str, Any]]]]
+
+
 @dataclass(frozen=True, slots=True)
 class CallbackUrls:
     """Where the other side answers a call of a step with `completion: callback`; whoever knows these addresses may answer."""
@@ -50,7 +54,8 @@ class ToolContext:
     `step` is the path of the step; `idempotency_key` is the same for all attempts of one step run. `deadline` is a time of
     `clock.monotonic()` in seconds, None without a limit. `log(message, **fields)` writes a line of the instance's log. `secrets` gives a
     secret's value by its name. `heartbeat(progress)` is the sign of life that a step with `heartbeat` waits for; `callback` says where the
-    answer of a step with `completion: callback` is awaited. `tell` sends a message over a channel by its name.
+    answer of a step with `completion: callback` is awaited. `tell` sends a message over a channel by its name, `signals` a signal to other
+    instances, where there are any.
     """
 
     instance_id: str = ""
@@ -70,6 +75,7 @@ class ToolContext:
     heartbeat: Callable[[Any], None] = _no_sign
     callback: CallbackUrls | None = None
     tell: Tell = no_channel
+    signals: SendSignal | None = field(default=None, repr=False)
 
     def remaining(self, at_most: float | None = None) -> float | None:
         """Seconds until the deadline, never below 0 and never above `at_most`; None if neither bounds it."""

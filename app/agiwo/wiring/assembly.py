@@ -74,6 +74,7 @@ from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
 from agiwo.wiring.callbacks import callback_urls
 from agiwo.wiring.channels import Channel, Channels, Members
+from agiwo.wiring.signals import SignalsFromSteps
 
 NOTICE = "notice"
 Line = Callable[[str], None]
@@ -260,6 +261,7 @@ async def running(
     threads = ToolThreads(settings.threads)
     processes = ToolProcesses(settings.threads)
     channels, webhooks = _channels(settings, world, clock)
+    signals = SignalsFromSteps()
     tools = ToolCalls(
         world.registry,
         clock,
@@ -269,6 +271,7 @@ async def running(
         processes=processes,
         callbacks=callback_urls(CallbackLinks(signer, settings.url), clock),
         tell=channels.tell,
+        signals=signals,
         log=log.tool,
     )
     breakers = Breakers(clock, policies=settings.breaker_policies(), news=storage.news)
@@ -310,6 +313,7 @@ async def running(
         secrets=world.secrets.keys(),
         barred=world.connections.barred,
     )
+    signals.signalling = services.signalling
     async with AsyncExitStack() as stack:
         stack.push_async_callback(world.connections.close)
         for webhook in webhooks:

@@ -25,6 +25,16 @@ WHERE i.shard = get_byte(uuid_send($2::uuid), 7) AND i.id = $2 AND i.tenant = $1
 SELECT body::text AS body FROM agiwo.inbox
 WHERE shard = get_byte(uuid_send($2::uuid), 7) AND instance_id = $2 AND tenant = $1::text AND dedup = $3::text;
 
+-- name: count_inbox
+-- How much of a kind was ever put into an inbox, or still waits there; counts no further than is asked.
+SELECT count(*)::int AS found
+FROM (
+    SELECT FROM agiwo.inbox b
+    WHERE b.shard = get_byte(uuid_send($2::uuid), 7) AND b.instance_id = $2 AND b.tenant = $1::text AND b.kind = $3::text
+        AND (NOT $5::bool OR b.taken_at IS NULL)
+    LIMIT $4::int
+) AS some;
+
 -- name: decide_approval_if_open
 -- Decide, tell the instance and wake it, at once or not at all. The instance is locked first, as the engine's own write does it.
 WITH asked AS MATERIALIZED (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agiwo.tools.builtin import aggregate, database, debug, files, http, mail, notify, time, transform
+from agiwo.tools.builtin import aggregate, database, debug, events, files, http, mail, notify, time, transform
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.tool import Tool
 
@@ -22,6 +22,7 @@ BUILT_IN: tuple[Tool, ...] = (
     transform.transform,
     mail.send,
     notify.send,
+    events.send,
 )
 
 
