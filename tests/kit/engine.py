@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from agiwo.definition.compiled import Gate, Join, JoinKind, Kind, Retry, Step, StepList, Workflow
+from agiwo.definition.compiled import Awaited, Gate, Join, JoinKind, Kind, Retry, SignalWait, Step, StepList, Workflow
 from agiwo.definition.contract import Effect, ToolContract
 from agiwo.engine.events import Event, Happening
 from agiwo.engine.node import Engine
@@ -101,6 +101,17 @@ def pause(id: str, seconds: float) -> Callable[[int], Step]:
     def at(index: int) -> Step:
         join = Join(JoinKind.ROW, (index - 1,), 1 << (index - 1)) if index else None
         return Step(id=id, index=index, kind=Kind.WAIT, in_row=True, join=join, duration=compile_value(seconds))
+
+    return at
+
+
+def signal(id: str, timeout: float | None = None, *, keep: float = 86_400.0) -> Callable[[int], Step]:
+    """A step that waits for the event of its own name."""
+
+    def at(index: int) -> Step:
+        join = Join(JoinKind.ROW, (index - 1,), 1 << (index - 1)) if index else None
+        wait = SignalWait((Awaited(compile_value(id)),), keep, timeout)
+        return Step(id=id, index=index, kind=Kind.WAIT_FOR_SIGNAL, in_row=True, join=join, signal=wait)
 
     return at
 
@@ -482,11 +493,15 @@ class World:
     def new(self, **fields: Any) -> NewInstance:
         return NewInstance(self.workflow.id, self.workflow.version, self.workflow.content_hash, "0" * 32, **fields)
 
-    async def begin(self, engine: Engine, id: UUID | None = None, input: Any = None, **fields: Any) -> tuple[UUID, asyncio.Future[Any]]:
+    async def begin(
+        self, engine: Engine, id: UUID | None = None, input: Any = None, *, interrupt_after: Sequence[str] = (), **fields: Any
+    ) -> tuple[UUID, asyncio.Future[Any]]:
         """Trigger the workflow; the future gets the ended instance."""
         id = id or self.new_id()
         ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        verdict = await engine.begin(id, self.workflow, "default", Begin(self.clock.now(), input), self.new(**fields), ended=ended)
+        verdict = await engine.begin(
+            id, self.workflow, "default", Begin(self.clock.now(), input, interrupt_after=interrupt_after), self.new(**fields), ended=ended
+        )
         assert verdict.answer is Answer.APPLIED, verdict
         return id, ended
 

@@ -17,16 +17,18 @@ View = Mapping[str, Any]
 _INSTANCE = frozenset({
     "instance_id", "workflow_id", "version", "status", "phase", "seq", "trace_id", "started_by", "started_at", "ended_at", "labels",
     "correlation_key", "current_steps", "interrupted_at", "waiting_for", "actions", "links", "reason", "priority", "duration",
+    "signals",
 })  # fmt: skip
 _STEP = frozenset({
     "id", "path", "type", "status", "name", "tool", "iteration", "attempts", "started_at", "ended_at", "duration", "reason", "taken",
-    "cause", "marks", "model", "prompt_href",
+    "cause", "marks", "model", "prompt_href", "signal",
 })  # fmt: skip
 _RECORD = frozenset({"seq", "type", "at", "path", "attempt", "by"})
 _DATA = frozenset({
     "workflow", "version", "hash", "tenant", "trace_id", "labels", "delay", "timers", "reason", "tries", "deaths", "probing", "answer",
     "done", "commit", "settled", "passes", "taken", "status", "stop", "due", "next", "target", "cause", "counted", "jumped", "not_run",
-    "outcome", "digest", "model",
+    "outcome", "digest", "model", "id", "event", "channel", "expired", "signal", "paths", "steps", "word", "off", "step",
+    "interrupt_before", "interrupt_after",
 })  # fmt: skip
 _ERROR = frozenset({"type", "message", "step", "path", "status", "retry_after", "not_done"})
 _ASKED = frozenset({

@@ -95,24 +95,28 @@ class Signalling:
 
     async def _put(self, caller: Caller, instance: UUID, body: dict[str, Any], change: Change) -> Receipt:
         name = f"signal/{body['id']}"
-        if await self._records.posted(caller.tenant, instance, name) is not None:
-            return Receipt(instance, "accepted")
         if (await self._instances.row(caller, instance)).status in ENDED_INSTANCE:
-            return Receipt(instance, "ended")
+            return await self._ended(caller, instance, body["id"])
         if await self._is_full(caller, instance):
-            return Receipt(instance, "full")
+            known = await self._records.posted(caller.tenant, instance, name) is not None
+            return Receipt(instance, "accepted" if known else "full")
         if change.dry:
             return Receipt(instance, "accepted")
         posted = await self._records.put_inbox(instance, caller.tenant, "signal", body, name)
         if posted is Posted.UNKNOWN:
             raise not_found()
         if posted is Posted.ENDED:
-            return Receipt(instance, "ended")
+            return await self._ended(caller, instance, body["id"])
         if posted is Posted.ACCEPTED:
             said = {"event": body["event"], "id": body["id"], "reason": change.reason, "channel": body["channel"]}
             await self._records.audit(caller.tenant, caller.principal, "signal", f"instance/{instance}", said)
             self._poke(instance)
         return Receipt(instance, "accepted")
+
+    async def _ended(self, caller: Caller, instance: UUID, id: str) -> Receipt:
+        """A repetition is answered as before, though the instance may have ended by that very signal."""
+        held = await self._instances.load(caller, instance)
+        return Receipt(instance, "accepted" if id in held.signals or id in held.signals_used else "ended")
 
     async def _is_full(self, caller: Caller, instance: UUID) -> bool:
         """Whether too many signals wait there. Only an instance that was ever sent so many is loaded to be counted."""

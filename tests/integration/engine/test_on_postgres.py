@@ -20,13 +20,16 @@ from agiwo.engine.events import Happening
 from agiwo.engine.node import Engine
 from agiwo.errors import Overloaded
 from agiwo.ids import uuid7
-from agiwo.machine.reports import Begin, Succeeded
+from agiwo.machine.commands import StartAttempt
+from agiwo.machine.reports import Begin, Failed, Succeeded
+from agiwo.ports.executor import Circumstances
 from agiwo.ports.records import DecisionAnswer, Posted
 from agiwo.ports.store import Answer, NewInstance, Verdict, Write
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.records import PostgresRecords
-from kit.engine import Calls, Library, Moments, pause, row, tool
+from agiwo.values import decode
+from kit.engine import Calls, Library, Moments, pause, row, signal, tool
 
 SCHEMA = "agiwo"
 
@@ -77,6 +80,11 @@ class Site:
     async def status(self, id: UUID) -> str:
         value: str = await self.connection.fetchval(f"SELECT status FROM {SCHEMA}.instance WHERE id = $1", id)
         return value
+
+    async def history(self, id: UUID) -> list[Any]:
+        """The records of an instance, in order."""
+        found = await self.connection.fetch(f"SELECT records::text AS r FROM {SCHEMA}.history WHERE instance_id = $1 ORDER BY seq", id)
+        return [record for row in found for record in decode(row["r"])]
 
     async def numbers(self, id: UUID) -> list[int]:
         """The numbers of all records of an instance, in order."""
@@ -165,6 +173,53 @@ async def test_cancels_that_race_with_a_park_are_all_heard(site: Site) -> None:
     while len(site.moments.all(Happening.ENDED)) < 60:
         await site.moments.next(Happening.ENDED)
     assert {event.data["status"] for event in site.moments.all(Happening.ENDED)} == {"CANCELLED"}
+
+
+class Gated(Calls):
+    """Calls that all return when the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def perform(self, call: StartAttempt, where: Circumstances) -> Succeeded | Failed:
+        await self.gate.wait()
+        return Succeeded(None)
+
+
+@pytest.mark.parametrize("when", ["early", "as the wait opens", "late"])
+async def test_a_signal_is_found_whenever_it_comes(site: Site, when: str) -> None:
+    """REQ-03: 200 tries of each; used once, by its own wait, whether it is stored before, while or after the wait opens."""
+    flow = row(tool("a"), signal("paid"))
+    calls = Gated()
+    engine = await site.node(flow, calls, park_after=0.0)
+    begun = [await site.begin(engine, flow) for _ in range(200)]
+
+    async def send(id: UUID, n: int) -> None:
+        for allowed in ({Posted.ACCEPTED}, {Posted.DUPLICATE, Posted.ENDED}):
+            body = {"id": f"s{n}", "event": "paid", "payload": {"amount": n}, "by": "key:x", "channel": "api"}
+            posted = await site.records.put_inbox(id, "default", "signal", body, f"signal/s{n}")
+            assert posted in allowed
+            engine.poke(id)
+
+    sends = [send(id, n) for n, (id, _) in enumerate(begun)]
+    if when == "early":
+        await asyncio.gather(*sends)
+        calls.gate.set()
+    elif when == "late":
+        calls.gate.set()
+        while await site.connection.fetchval(f"SELECT count(*) FROM {SCHEMA}.instance WHERE waiting_for = 'signal of paid'") < 200:
+            await site.moments.next(Happening.LET_GO)
+        await asyncio.gather(*sends)
+    else:
+        calls.gate.set()
+        await asyncio.gather(*sends)
+    while len(site.moments.all(Happening.ENDED)) < 200:
+        await site.moments.next(Happening.ENDED)
+    for n, (id, _) in enumerate(begun):
+        records = await site.history(id)
+        assert [r["data"]["id"] for r in records if r["type"] == "signal.received"] == [f"s{n}"]
+        assert [r["data"]["output"] for r in records if r["type"] == "step.succeeded" and r["path"] == "paid"] == [{"amount": n}]
 
 
 async def test_a_decision_by_a_person_goes_on_after_a_restart(site: Site) -> None:

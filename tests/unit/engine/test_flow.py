@@ -15,7 +15,7 @@ from agiwo.errors import Failure, Overloaded, Unavailable
 from agiwo.machine.reports import Begin, Failed, Succeeded
 from agiwo.ports.store import Answer, WriteKind
 from agiwo.values import MAX_VALUE
-from kit.engine import Calls, World, pause, row, tool, until
+from kit.engine import Calls, World, pause, row, signal, tool, until
 
 Make = Callable[..., World]
 
@@ -177,6 +177,52 @@ async def test_a_decision_that_stands_in_the_inbox_goes_before_its_expiry(world:
     await w.moments.until(Happening.ENDED)
     assert w.shelf.ended[id] == "SUCCESS"
     assert w.calls.paths == ["a"]
+
+
+@pytest.mark.parametrize("read_meanwhile", [False, True])
+async def test_a_signal_that_stands_in_the_inbox_goes_before_the_end_of_its_wait(world: Make, read_meanwhile: bool) -> None:
+    """REQ-03: the wait has run out, and that is on its way to the storage, when the signal arrives there."""
+    w = world(row(signal("paid", 1.0), tool("a")))
+    engine = await w.node()
+    id, _ = await w.begin(engine)
+    w.stores[0].gate = asyncio.Event()
+    w.clock.advance(1.0)
+    engine.tick()
+    await until(lambda: not engine.writer._idle.is_set())
+    w.shelf.send(id, "signal", {"id": "s1", "event": "paid", "payload": {"amount": 5}, "by": "key:x", "channel": "api"})
+    if read_meanwhile:
+        engine.poke(id)
+        await until(lambda: engine._held[id].mailbox)
+    w.stores[0].gate.set()
+    await w.moments.until(Happening.ENDED)
+    assert w.shelf.ended[id] == "SUCCESS"
+    assert w.calls.paths == ["a"]
+
+
+async def test_a_wait_for_a_signal_parks_and_the_inbox_wakes_it(world: Make) -> None:
+    w = world(row(signal("paid"), tool("a")))
+    engine = await w.node()
+    id, _ = await w.begin(engine)
+    await w.moments.until(Happening.LET_GO)
+    assert w.shelf.rows[id].waiting_for == "signal of paid"
+    for _ in range(2):
+        w.shelf.send(id, "signal", {"id": "s1", "event": "paid", "payload": 1, "by": "key:x", "channel": "api"})
+    engine.poke(id)
+    await w.moments.until(Happening.ENDED)
+    assert (w.shelf.ended[id], w.shelf.inbox[id], w.types(id).count("signal.received")) == ("SUCCESS", [], 1)
+
+
+async def test_an_interrupted_instance_parks_and_goes_on_elsewhere_by_resume(world: Make) -> None:
+    w = world(row(tool("a"), tool("b")))
+    engine = await w.node()
+    id, _ = await w.begin(engine, interrupt_after=["a"])
+    await w.moments.until(Happening.LET_GO)
+    assert w.shelf.rows[id].waiting_for == "interrupt after a"
+    await engine.stop()
+    await w.node("b")
+    w.shelf.send(id, "resume", {"by": "user:a", "reason": None, "paths": ["a"]})
+    await w.moments.until(Happening.ENDED)
+    assert (w.shelf.ended[id], w.calls.paths) == ("SUCCESS", ["a", "b"])
 
 
 async def test_a_park_does_not_miss_what_came_meanwhile(world: Make) -> None:

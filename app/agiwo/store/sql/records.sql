@@ -33,7 +33,7 @@ FROM (
     WHERE b.shard = get_byte(uuid_send($2::uuid), 7) AND b.instance_id = $2 AND b.tenant = $1::text AND b.kind = $3::text
         AND (NOT $5::bool OR b.taken_at IS NULL)
     LIMIT $4::int
-) AS some;
+) AS counted;
 
 -- name: decide_approval_if_open
 -- Decide, tell the instance and wake it, at once or not at all. The instance is locked first, as the engine's own write does it.
