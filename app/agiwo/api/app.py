@@ -25,8 +25,8 @@ from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
 from agiwo.api.keys import key_routes
 from agiwo.api.operations import Metrics, operator_routes
-from agiwo.api.usage import usage_routes
 from agiwo.api.signals import signal_routes
+from agiwo.api.usage import usage_routes
 from agiwo.api.workflows import workflow_routes
 from agiwo.errors import AgiwoError, InvalidInput, Problem
 from agiwo.ports.store import StoreUnavailable
