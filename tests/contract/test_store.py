@@ -505,6 +505,7 @@ async def test_an_expired_lease_frees_what_the_node_owned(world: World) -> None:
     await applied(slow, begun)
     assert await slow.beat(-1.0)
     assert await quick.beat(10)
+    await quick.reap()
     assert not await slow.beat(10)
     assert (await the_only(quick)).deaths == 1
     assert await slow.owned() == []
@@ -514,7 +515,7 @@ async def test_a_node_can_come_back_after_it_was_declared_dead(world: World) -> 
     node, other = await world.node("a"), await world.node("b")
     await parked(node, due_at=LONG_AGO)
     await node.beat(-1.0)
-    await other.beat(10)
+    await other.reap()
     await node.join("a")
     assert await node.beat(10)
     assert len(await node.claim(10)) == 1

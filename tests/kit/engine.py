@@ -415,6 +415,9 @@ class ShelfStore:
         self._up()
         return self.me in self.shelf.alive
 
+    async def reap(self) -> None:
+        self._up()
+
     async def leave(self) -> None:
         self._up()
         deaths = {id: row.deaths for id, row in self.shelf.rows.items()}

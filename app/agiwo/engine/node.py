@@ -95,6 +95,7 @@ class Engine:
         self._suspects: set[UUID] = set()
         self._swept_at = clock.monotonic()
         self._beat_at = clock.monotonic()
+        self._lives = 0
         self._claim_pause = self._inbox_pause = SHORTEST_POLL
         self._claim_most = CLAIM_AT_ONCE
         self._moved_at = clock.monotonic()
@@ -105,6 +106,7 @@ class Engine:
         self._claims = Loop("claims", self._claim_round, clock, self.observe)
         self._inboxes = Loop("inboxes", self._inbox_round, clock, self.observe)
         self._beats = Loop("beats", self._beat_round, clock, self.observe)
+        self._reaps = Loop("reaps", self._reap_round, clock, self.observe)
 
     # ------------------------------------------------------------ life of the node
 
@@ -123,7 +125,8 @@ class Engine:
             may_start=self._trusts_lease,
         )
         await self._join(self.name)
-        work = [self.writer.run(), self._beats.run(), self._claims.run(), self._inboxes.run(), self._outbox.run()]
+        loops = (self._beats, self._reaps, self._claims, self._inboxes)
+        work = [self.writer.run(), *(loop.run() for loop in loops), self._outbox.run()]
         if self._wakeup is not None:
             work.append(self._listen(self._wakeup))
         self._tasks = [asyncio.create_task(one) for one in work]
@@ -290,6 +293,7 @@ class Engine:
     async def _join(self, name: str) -> None:
         before = self.clock.monotonic()
         await self._store.join(name)
+        self._lives += 1
         self._beat_at = before
         self._tell(Happening.JOINED, node=name)
 
@@ -307,6 +311,11 @@ class Engine:
         self._beat_at = before
         self.attempts.admit()
         self.tick()
+        return self._heartbeat
+
+    async def _reap_round(self) -> float:
+        """Apart from the heartbeat: whatever keeps this waiting must not cost the lease."""
+        await self._store.reap()
         if self.clock.monotonic() - self._swept_at >= SWEEP_EVERY:
             await self._sweep()
         return self._heartbeat
@@ -358,9 +367,11 @@ class Engine:
     async def _claimed(self, room: int) -> list[Claimed]:
         # Fewer after a failure: perhaps their states are too large to be read in time together.
         most, self._claim_most = self._claim_most, max(1, self._claim_most // 2)
+        life = self._lives
         claimed = await self._store.claim(min(room, most))
         self._claim_most = min(CLAIM_AT_ONCE, 2 * most)
-        return claimed
+        # What an incarnation claimed that was declared dead meanwhile is another's by now.
+        return claimed if life == self._lives else []
 
     async def _pause(self) -> float:
         self._claim_pause = min(self._claim_pause * 2, LONGEST_POLL)

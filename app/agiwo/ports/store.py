@@ -242,7 +242,11 @@ class InstanceStore(Protocol):
         ...
 
     async def beat(self, lease: float) -> bool:
-        """Renew the lease by `lease` seconds; False if this incarnation was declared dead. Also reaps other nodes' expired leases."""
+        """Renew the lease by `lease` seconds; False if this incarnation was declared dead. It waits behind nothing else."""
+        ...
+
+    async def reap(self) -> None:
+        """Declare dead whose lease has run out, free what the dead own, and forget what is over."""
         ...
 
     async def leave(self) -> None:

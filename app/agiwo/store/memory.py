@@ -320,11 +320,15 @@ class MemoryStore:
         alive = self.database.alive(self._node)
         if alive:
             nodes[self._node].lease_until = now + lease
-        for node in nodes.values():
+        return alive
+
+    async def reap(self) -> None:
+        self._open()
+        now = self._clock.now()
+        for node in self.database.nodes.values():
             if node.state == "alive" and node.lease_until < now:
                 node.state = "dead"
         self._free_of_the_dead()
-        return alive
 
     async def leave(self) -> None:
         self._open()

@@ -1,6 +1,7 @@
 """The engine's storage on Postgres: fenced writes, claims, leases and deliveries by named, prepared statements.
 
-Holds no rule about workflows and never uses a pool: one connection writes, one claims and renews, so that neither waits for the other.
+Holds no rule about workflows and never uses a pool: one connection writes, one claims, one renews the lease and one looks for
+the dead, so that none waits for another.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class PostgresStore:
     def __init__(self, url: str, *, node_incarnation: int | None = None, lease: float = 10.0, command_timeout: float = 10.0) -> None:
         self._writing = Line(url, "writer", command_timeout=command_timeout)
         self._claiming = Line(url, "claims", command_timeout=command_timeout)
+        # A lease that waits behind a slow claim is a lost lease.
+        self._living = Line(url, "lease", command_timeout=command_timeout)
+        self._reaping = Line(url, "reaper", command_timeout=command_timeout)
         self._writer = Writer(self._writing)
         self._lease = lease
         self._node = secrets.randbits(63) if node_incarnation is None else node_incarnation
@@ -93,27 +97,28 @@ class PostgresStore:
             self._node = secrets.randbits(63)
         self._joined = True
         self._writer.shown.clear()
-        async with self._claiming.transaction() as say:
+        async with self._living.transaction() as say:
             await say("insert_node", self._node, name, self._lease)
             await say("bury_older_incarnations", self._node, name)
         await self._free()
 
     async def beat(self, lease: float) -> bool:
         self._lease = lease
-        alive = bool(await self._ask("renew_lease_if_alive", self._node, lease))
-        await self._ask("bury_expired_nodes")
+        return bool(await _insist(self._living, "renew_lease_if_alive", self._node, lease))
+
+    async def reap(self) -> None:
+        await self._reap("bury_expired_nodes")
         await self._free()
-        await self._ask("forget_the_dead")
-        await self._ask("forget_expired_promises")
-        await self._ask("forget_answered_calls")
-        await self._ask("forget_last_good")
-        return alive
+        await self._reap("forget_the_dead")
+        await self._reap("forget_expired_promises")
+        await self._reap("forget_answered_calls")
+        await self._reap("forget_last_good")
 
     async def leave(self) -> None:
-        async with self._claiming.transaction() as say:
+        async with self._living.transaction() as say:
             await say("leave_node", self._node)
             await say("free_what_this_node_owns", self._node)
-        await self._ask("free_deliveries_of_the_dead")
+        await self._reap("free_deliveries_of_the_dead")
         self._writer.shown.clear()
 
     async def take_outbox(self, limit: int, each: int, busy: Mapping[str, int] = NOTHING_BUSY) -> list[OutboxItem]:
@@ -140,19 +145,28 @@ class PostgresStore:
         return rows[0][0] if rows else None
 
     async def close(self) -> None:
-        """Close both connections; what is under way is waited for."""
+        """Close the connections; what is under way is waited for."""
         await self._writing.close()
         await self._claiming.close()
+        await self._living.close()
+        await self._reaping.close()
 
     async def _free(self) -> None:
-        await self._ask("free_what_the_dead_own")
-        await self._ask("free_deliveries_of_the_dead")
+        await self._reap("free_what_the_dead_own")
+        await self._reap("free_deliveries_of_the_dead")
 
     async def _ask(self, name: str, *values: Any) -> list[asyncpg.Record]:
-        """Run a statement of the second connection, again if it clashed with others' locks."""
-        for _ in range(TRIES):
-            try:
-                return await self._claiming.fetch(name, *values)
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
-                continue
-        raise StoreUnavailable(f"others were in the way of {name} {TRIES} times")
+        return await _insist(self._claiming, name, *values)
+
+    async def _reap(self, name: str, *values: Any) -> list[asyncpg.Record]:
+        return await _insist(self._reaping, name, *values)
+
+
+async def _insist(line: Line, name: str, *values: Any) -> list[asyncpg.Record]:
+    """Run a statement, again if it clashed with others' locks."""
+    for _ in range(TRIES):
+        try:
+            return await line.fetch(name, *values)
+        except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+            continue
+    raise StoreUnavailable(f"others were in the way of {name} {TRIES} times")

@@ -393,3 +393,19 @@ async def test_services_say_when_the_database_is_away(proxy: Proxy) -> None:
     proxy.refuse = False
     assert await records.default_version("acme", "w") is None
     await engine.dispose()
+
+
+async def test_the_lease_is_renewed_while_claims_and_the_reaper_are_stuck(
+    node: PostgresStore, connection: asyncpg.Connection[Any], database: str
+) -> None:
+    """REQ-04: a lease that waits behind a slow claim is a lost lease."""
+    await connection.execute("BEGIN")
+    await connection.execute("LOCK TABLE agiwo.run, agiwo.outbox IN ACCESS EXCLUSIVE MODE")
+    watcher = await asyncpg.connect(database)
+    stuck = [asyncio.create_task(one) for one in (node.claim(1), node.take_outbox(1), node.reap())]
+    await until_blocked(watcher)
+    assert await node.beat(10.0)
+    assert not any(task.done() for task in stuck)
+    await connection.execute("ROLLBACK")
+    await asyncio.gather(*stuck)
+    await watcher.close()

@@ -130,6 +130,7 @@ async def heal(w: World, calls: Fated) -> None:
         for engine in w.nodes:
             engine.tick()
             engine._beats.hurry()
+            engine._reaps.hurry()
         calls.settle(Succeeded("healed"))
         await asyncio.sleep(0.001)
 

@@ -133,8 +133,9 @@ async def test_a_mistake_after_a_commit_ends_neither_the_writer_nor_the_instance
     for _ in range(3):
         w.clock.advance(11)
         engine._beats.hurry()
-        beat = w.clock.now()
-        await until(lambda beat=beat: engine._beat_at >= beat)
+        engine._reaps.hurry()
+        now = w.clock.now()
+        await until(lambda now=now: engine._beat_at >= now and engine._swept_at >= now)
     await until(lambda: id in w.shelf.ended)
     assert w.shelf.ended[id] == "SUCCESS"
 

@@ -148,10 +148,10 @@ async def test_what_was_claimed_but_never_heard_of_is_released_by_the_sweep(worl
     await w.moments.until(Happening.STORE_LOST, place="claims")
     assert w.shelf.rows[id].owner == w.stores[0].me
     for _ in range(3):
-        beat = w.clock.now()
         w.clock.advance(11)
-        while engine._beat_at <= beat:
+        while engine._swept_at < w.clock.now():
             engine._beats.hurry()
+            engine._reaps.hurry()
             await asyncio.sleep(0)
     await w.moments.until(Happening.ORPHANS_RELEASED)
     await w.moments.until(Happening.ENDED)
