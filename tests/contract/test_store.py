@@ -491,6 +491,17 @@ async def test_deaths_are_counted_in_a_row_and_forgotten_when_an_owner_gets_furt
     assert (await the_only(await world.node("n1"))).deaths == 2
 
 
+async def test_of_other_shards_only_what_is_overdue_is_claimed(world: World) -> None:
+    node = await world.node("n1")
+    now = SystemClock().now()
+    old, fresh, own = (uuid7(now, secrets.randbits(66), shard) for shard in (1, 2, 3))
+    for id, due in ((old, LONG_AGO), (fresh, now - 1.0), (own, now - 1.0)):
+        await parked(node, id=id, due_at=due)
+    assert {one.id for one in await node.claim(10, {3, 4}, 3600.0)} == {old, own}
+    assert await node.claim(10, (), 3600.0) == []
+    assert (await the_only(node)).id == fresh
+
+
 async def test_a_node_that_was_declared_dead_claims_nothing(world: World) -> None:
     old = await world.node("n1")
     await parked(old, due_at=LONG_AGO)

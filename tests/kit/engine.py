@@ -15,7 +15,7 @@ from agiwo.definition.contract import Effect, ToolContract
 from agiwo.engine.events import Event, Happening
 from agiwo.engine.node import Engine
 from agiwo.errors import NotFound
-from agiwo.ids import uuid7
+from agiwo.ids import shard_of, uuid7
 from agiwo.machine.commands import Record, StartAttempt, StartProbe
 from agiwo.machine.reports import Begin, Failed, Succeeded
 from agiwo.ports.executor import Circumstances, ProbeAnswer
@@ -364,13 +364,15 @@ class ShelfStore:
             del shelf.rows[write.id]
             shelf.ended[write.id] = write.status
 
-    async def claim(self, limit: int) -> list[Claimed]:
+    async def claim(self, limit: int, shards: Collection[int] | None = None, overdue: float = 0.0) -> list[Claimed]:
         self._up()
+        now = self.shelf.clock.now()
         if self.me not in self.shelf.alive:
             return []
         out = []
         for id, row in self.shelf.rows.items():
-            if row.owner is None and row.due_at is not None and row.due_at <= self.shelf.clock.now() and len(out) < limit:
+            latest = now if shards is None or shard_of(id) in shards else now - overdue
+            if row.owner is None and row.due_at is not None and row.due_at <= latest and len(out) < limit:
                 row.owner, row.epoch = self.me, row.epoch + 1
                 seq, snapshot = self.shelf.snapshots.get(id, (0, None))
                 later = tuple(text for text in self.shelf.history.get(id, []) if decode(text)[0]["seq"] > seq)

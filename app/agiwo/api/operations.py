@@ -58,8 +58,7 @@ def operator_routes(services: Services, metrics: Metrics | None) -> APIRouter:
         summary="Ready",
     )
     async def readyz() -> Response:
-        parts = await services.ready()
-        good = all(parts.values())
+        good, parts = await services.ready()
         return JSONAnswer({"status": "ok" if good else "unavailable", "parts": dict(parts)}, 200 if good else 503)
 
     if metrics is not None:

@@ -25,7 +25,7 @@ class Loop:
         self._clock = clock
         self._observe = observe
         self._hurry = asyncio.Event()
-        self._lost = False
+        self.lost = False
 
     def hurry(self) -> None:
         """Have the next round at once."""
@@ -48,15 +48,15 @@ class Loop:
         try:
             delay = await self._round()
         except StoreUnavailable as exc:
-            if not self._lost:
-                self._lost = True
+            if not self.lost:
+                self.lost = True
                 self._tell(Happening.STORE_LOST, {"place": self.name, "message": str(exc)})
             return AFTER_A_FAULT
         except Exception:
             self._tell(Happening.LOOP_FAILED, {"loop": self.name, "traceback": traceback.format_exc()})
             return AFTER_A_FAULT
-        if self._lost:
-            self._lost = False
+        if self.lost:
+            self.lost = False
             self._tell(Happening.STORE_BACK, {"place": self.name})
         return delay
 

@@ -29,6 +29,7 @@ from agiwo.machine.reports import Begin, TimerDue
 from agiwo.machine.state import Instance
 from agiwo.ports.definitions import Definitions
 from agiwo.ports.executor import Circumstances, Executor
+from agiwo.ports.leases import OVERDUE, ShardLeases
 from agiwo.ports.notifier import Notifier
 from agiwo.ports.store import Answer, Claimed, Inbox, InstanceStore, NewInstance, StoreUnavailable, Verdict, Write, WriteKind
 from agiwo.ports.wakeup import Wakeup
@@ -38,6 +39,7 @@ CLAIM_AT_ONCE = 100
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds
 MOST_DEATHS = 5  # nodes that died with an instance, before it is set aside
 SWEEP_EVERY = 10.0  # seconds
+RENEW_EVERY = 1.0  # seconds between renewals of the leases on groups of shards
 TRUST = 0.8  # part of the lease after which, without a good beat, nothing new is started
 
 
@@ -47,8 +49,9 @@ class Engine:
     `executor_for` gives the executor of a kind of step, `notifiers` who delivers an outbox row of a kind. `capacity` is how many instances
     it holds in memory; `lease` and `heartbeat` are seconds; `cancel_grace` is what a stopped call has for stopping (seconds);
     `max_uncommitted_steps` how many calls may stand between effect and commit; an instance that has nothing to do for longer than
-    `park_after` seconds leaves memory; `keeping` says how long deliveries stay when they are over. `observe` hears of everything that
-    happens, before the engine goes on.
+    `park_after` seconds leaves memory; `keeping` says how long deliveries stay when they are over. `wakeup` carries hints between nodes,
+    `leases` say from which shards this one claims at once (None: from all). `observe` hears of everything that happens, before the engine
+    goes on.
     """
 
     attempts: Attempts
@@ -72,6 +75,7 @@ class Engine:
         notifiers: Mapping[str, Notifier] | None = None,
         keeping: Keeping = Keeping(),  # noqa: B008 - an immutable value
         wakeup: Wakeup | None = None,
+        leases: ShardLeases | None = None,
         observe: Observe | None = None,
     ) -> None:
         self.clock = clock
@@ -88,6 +92,7 @@ class Engine:
         self._cancel_grace = cancel_grace
         self._max_uncommitted = max_uncommitted_steps
         self._wakeup = wakeup
+        self._leases = leases
         self._outbox = Outbox(store, notifiers or {}, clock, random, self.observe, keeping)
         self._held: dict[UUID, Held] = {}
         self._to_take: list[Claimed] = []
@@ -104,6 +109,7 @@ class Engine:
         self._calm: asyncio.Event | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._claims = Loop("claims", self._claim_round, clock, self.observe)
+        self._leasing = Loop("leases", self._lease_round, clock, self.observe)
         self._inboxes = Loop("inboxes", self._inbox_round, clock, self.observe)
         self._beats = Loop("beats", self._beat_round, clock, self.observe)
         self._reaps = Loop("reaps", self._reap_round, clock, self.observe)
@@ -127,6 +133,8 @@ class Engine:
         await self._join(self.name)
         loops = (self._beats, self._reaps, self._claims, self._inboxes)
         work = [self.writer.run(), *(loop.run() for loop in loops), self._outbox.run()]
+        if self._leases is not None:
+            work.append(self._leasing.run())
         if self._wakeup is not None:
             work.append(self._listen(self._wakeup))
         self._tasks = [asyncio.create_task(one) for one in work]
@@ -134,6 +142,7 @@ class Engine:
     async def drain(self, patience: float) -> None:
         """Claim and begin nothing more, let running calls finish for up to `patience` seconds, hand the rest back, and leave."""
         self._draining = True
+        self._leasing.hurry()
         self.attempts.drain()
         self._calm = asyncio.Event()
         self.look_for_calm()
@@ -165,6 +174,8 @@ class Engine:
         stragglers = [attempt.task for attempt in self.attempts.stragglers if attempt.task is not None]
         if stragglers:
             await asyncio.wait(stragglers, timeout=self._cancel_grace)
+        if self._leases is not None:
+            await self._leases.renew(False)
         try:
             await self._store.leave()
         except StoreUnavailable as exc:
@@ -313,6 +324,14 @@ class Engine:
         self.tick()
         return self._heartbeat
 
+    async def _lease_round(self) -> float:
+        assert self._leases is not None
+        before = self._leases.shards
+        await self._leases.renew(self.running and not (self.writer.down or self._claims.lost) and self.has_room())
+        if self._leases.shards != before:
+            self._claims.hurry()
+        return RENEW_EVERY
+
     async def _reap_round(self) -> float:
         """Apart from the heartbeat: whatever keeps this waiting must not cost the lease."""
         await self._store.reap()
@@ -368,7 +387,8 @@ class Engine:
         # Fewer after a failure: perhaps their states are too large to be read in time together.
         most, self._claim_most = self._claim_most, max(1, self._claim_most // 2)
         life = self._lives
-        claimed = await self._store.claim(min(room, most))
+        shards = None if self._leases is None else self._leases.shards
+        claimed = await self._store.claim(min(room, most), shards, OVERDUE)
         self._claim_most = min(CLAIM_AT_ONCE, 2 * most)
         # What an incarnation claimed that was declared dead meanwhile is another's by now.
         return claimed if life == self._lives else []
@@ -377,8 +397,12 @@ class Engine:
         self._claim_pause = min(self._claim_pause * 2, LONGEST_POLL)
         if self._claim_pause < LONGEST_POLL:
             return self._claim_pause
-        due = await self._store.next_due()
-        return LONGEST_POLL if due is None else min(LONGEST_POLL, max(SHORTEST_POLL, due - self.clock.now()))
+        due, now = await self._store.next_due(), self.clock.now()
+        if due is None:
+            return LONGEST_POLL
+        if due <= now and self._leases is not None and self._leases.shards is not None:
+            due += OVERDUE  # another node holds its group; this one comes when that has not
+        return min(LONGEST_POLL, max(SHORTEST_POLL, due - now))
 
     async def _retrieved(self, claimed: Claimed) -> Retrieved | None:
         try:

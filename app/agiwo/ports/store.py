@@ -217,8 +217,11 @@ class InstanceStore(Protocol):
         """
         ...
 
-    async def claim(self, limit: int) -> list[Claimed]:
-        """Take up to `limit` instances that are due and owned by nobody; a node that is not alive takes none."""
+    async def claim(self, limit: int, shards: Collection[int] | None = None, overdue: float = 0.0) -> list[Claimed]:
+        """Take up to `limit` instances that are due and owned by nobody; a node that is not alive takes none.
+
+        With `shards`, only of those, and of others what has been due for `overdue` seconds.
+        """
         ...
 
     async def inbox(self, ids: Sequence[UUID]) -> dict[UUID, Inbox]:

@@ -15,6 +15,7 @@ from agiwo.engine.node import Engine
 from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.breakers import BreakerSwitch
 from agiwo.ports.keys import KeyStore
+from agiwo.ports.progress import Progress
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.service.approvals import Approvals
@@ -61,10 +62,12 @@ class Services:
     keys: Keys
     circuits: Circuits
     signalling: Signalling
+    redis: Callable[[], bool] | None = None
 
-    async def ready(self) -> Mapping[str, bool]:
-        """What has to work before work is sent here, part by part."""
-        return {"database": await self.database.now(), "engine": self.serving()}
+    async def ready(self) -> tuple[bool, Mapping[str, bool]]:
+        """Whether work may be sent here, and what works, part by part; Redis is one of them, but nothing depends on it."""
+        needed = {"database": await self.database.now(), "engine": self.serving()}
+        return all(needed.values()), needed if self.redis is None else {**needed, "redis": self.redis()}
 
 
 def build_services(
@@ -85,17 +88,19 @@ def build_services(
     models: Collection[str] | None = None,
     secrets: Collection[str] | None = None,
     barred: Barring | None = None,
+    progress: Progress | None = None,
+    redis: Callable[[], bool] | None = None,
 ) -> Services:
     """All verbs over one engine and one storage.
 
     `catalog` is also what the engine got as its definitions; `tools` gives the contracts by name; `signer` holds the secret keys of links
     and cursors; `public_url` is the address that links begin with; `configured_keys` are the API keys of the settings; `models` and
     `secrets` are the names of model profiles and of secrets (None: not checked); `barred` says why a
-    tenant's tool may not use a connection.
+    tenant's tool may not use a connection; `progress` tells of commits on other nodes, and `redis` whether Redis answers (None: without).
     """
     instances = Instances(queries, catalog)
     triggering = Triggering(catalog, engine, records, clock, random)
-    following = Following(queries, instances, engine)
+    following = Following(queries, instances, engine, progress)
     return Services(
         clock=clock,
         queries=queries,
@@ -118,4 +123,5 @@ def build_services(
         keys=Keys(keys, records, clock, random, configured_keys or ApiKeys()),
         circuits=Circuits(breakers, records),
         signalling=Signalling(queries, records, instances, clock, engine.poke),
+        redis=redis,
     )

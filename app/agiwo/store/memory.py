@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 from agiwo.clock import Clock, SystemClock
 from agiwo.errors import ValueRefused
+from agiwo.ids import shard_of
 from agiwo.ports.records import Promise, RejectedTrigger, StoredApproval, StoredVersion
 from agiwo.ports.store import (
     NOTHING_BUSY,
@@ -251,12 +252,16 @@ class MemoryStore:
                 letter.taken = letter.taken or letter.item.id in done
             letters[:] = [letter for letter in letters if not letter.taken or letter.dedup is not None]
 
-    async def claim(self, limit: int) -> list[Claimed]:
+    async def claim(self, limit: int, shards: Collection[int] | None = None, overdue: float = 0.0) -> list[Claimed]:
         self._open()
         db, now = self.database, self._clock.now()
         if not db.alive(self._node):
             return []
-        due = sorted((run.due_at, n, id) for n, (id, run) in zip(count(), db.runs.items()) if run.owner is None and run.due_at <= now)
+        due = sorted(
+            (run.due_at, n, id)
+            for n, (id, run) in zip(count(), db.runs.items())
+            if run.owner is None and run.due_at <= (now if shards is None or shard_of(id) in shards else now - overdue)
+        )
         claimed = []
         for _, _, id in due[:limit]:
             run = db.runs[id]

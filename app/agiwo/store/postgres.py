@@ -44,8 +44,8 @@ class PostgresStore:
     async def write(self, batch: Sequence[Write]) -> list[Verdict]:
         return await self._writer.write(self._node, batch)
 
-    async def claim(self, limit: int) -> list[Claimed]:
-        rows = await self._ask("claim_due_if_alive", self._node, limit)
+    async def claim(self, limit: int, shards: Collection[int] | None = None, overdue: float = 0.0) -> list[Claimed]:
+        rows = await self._ask("claim_due_if_alive", self._node, limit, None if shards is None else list(shards), overdue)
         if not rows:
             return []
         states = {row["id"]: row for row in await self._ask("load_state", [row["id"] for row in rows])}

@@ -5,6 +5,7 @@ It is started and stopped by tests, never by the product; the clients are the ca
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import signal
@@ -75,6 +76,7 @@ class RedisServer:
                     "--save", "",
                     "--appendonly", "no",
                     "--daemonize", "no",
+                    "--pidfile", str(Path(self._folder.name) / "pid"),
                 ],
                 environment={"LC_ALL": "C"},
                 log=log,
@@ -88,6 +90,19 @@ class RedisServer:
         if self._server is not None:
             self._server.stop()
             self._server = None
+
+    def freeze(self) -> None:
+        """The server stops answering, and its connections stay open: what a fail-over looks like to its clients."""
+        os.kill(self.process_id, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """A frozen server goes on."""
+        os.kill(self.process_id, signal.SIGCONT)
+
+    @property
+    def process_id(self) -> int:
+        """Of the server itself."""
+        return int((Path(self._folder.name) / "pid").read_text())
 
     def close(self) -> None:
         """Ends the server for good and removes its folder."""

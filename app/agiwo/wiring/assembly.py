@@ -29,7 +29,6 @@ from agiwo.executors.guarded import MODELS, GuardedCalls, model_circuit, tool_ci
 from agiwo.executors.llm_task import ModelTasks
 from agiwo.executors.recalling import RecallingCalls
 from agiwo.executors.tool_call import ToolCalls
-from agiwo.leases.redis_wakeup import RedisWakeup
 from agiwo.models.contract import ProfileContract
 from agiwo.models.limits import LocalModelLimits
 from agiwo.models.profile import ModelProfile
@@ -43,7 +42,6 @@ from agiwo.outbound.folder import Folder
 from agiwo.outbound.guard import Guard
 from agiwo.outbound.service import HttpService
 from agiwo.ports.answered import AnsweredCalls
-from agiwo.ports.breakers import BreakerNews
 from agiwo.ports.executor import Executor
 from agiwo.ports.keys import KeyStore
 from agiwo.ports.last_good import LastGood
@@ -51,7 +49,6 @@ from agiwo.ports.notifier import Notifier
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
-from agiwo.ports.wakeup import Wakeup
 from agiwo.service.callers import AUTHOR, ApiKey, ApiKeys, Caller
 from agiwo.service.definitions import Catalog
 from agiwo.service.keyring import KeyRing
@@ -74,6 +71,7 @@ from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
 from agiwo.wiring.callbacks import callback_urls
 from agiwo.wiring.channels import Channel, Channels, Members
+from agiwo.wiring.shared import Shared, progress_of, shared_over_redis
 from agiwo.wiring.signals import SignalsFromSteps
 
 NOTICE = "notice"
@@ -92,7 +90,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The faces of one storage, and whoever carries hints between processes."""
+    """The faces of one storage, and what nodes share over Redis (None: one node, or nodes that do without)."""
 
     instances: InstanceStore
     records: Records
@@ -100,8 +98,7 @@ class Storage:
     answered: AnsweredCalls
     last_good: LastGood
     keys: KeyStore
-    wakeup: Wakeup | None = None
-    news: BreakerNews | None = None
+    shared: Shared | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,17 +211,15 @@ def _passwords(url: str) -> list[str]:
 
 @asynccontextmanager
 async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log) -> AsyncIterator[Storage]:
-    """The storage on a migrated Postgres, with Redis for hints if it is configured; closed at the end."""
+    """The storage on a migrated Postgres, with what nodes share over Redis if it is configured; closed at the end."""
     async with AsyncExitStack() as stack:
         pool = service_engine(url)
         stack.push_async_callback(pool.dispose)
         store = PostgresStore(url, lease=settings.lease)
         stack.push_async_callback(store.close)
-        wakeup = None
+        shared = None
         if settings.redis_url is not None:
-            address = settings.redis_url.get_secret_value()
-            wakeup = RedisWakeup(address, lost=lambda reason: log.line("warning", "redis is away", clock.now(), reason=reason))
-            stack.push_async_callback(wakeup.close)
+            shared = await stack.enter_async_context(shared_over_redis(settings.redis_url.get_secret_value(), clock, log))
         yield Storage(
             instances=store,
             records=PostgresRecords(pool, clock),
@@ -232,7 +227,7 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
             answered=PostgresAnsweredCalls(pool),
             last_good=PostgresLastGood(pool),
             keys=PostgresKeys(pool),
-            wakeup=wakeup,
+            shared=shared,
         )
 
 
@@ -254,6 +249,7 @@ async def running(
     """
     clock, random = clock or SystemClock(), random or SystemRandom()
     metrics = Metrics()
+    shared = storage.shared
     signer = Signer([secret_key.encode()])
     catalog = Catalog(storage.records, world.registry.contracts, clock)
     limits = LocalModelLimits(clock, random)
@@ -274,9 +270,10 @@ async def running(
         signals=signals,
         log=log.tool,
     )
-    breakers = Breakers(clock, policies=settings.breaker_policies(), news=storage.news)
+    breakers = Breakers(clock, policies=settings.breaker_policies(), news=None if shared is None else shared.news)
     recalling = RecallingCalls(GuardedCalls(tools, breakers, tool_circuit), storage.last_good, clock)
     executors: Mapping[Kind, Executor] = {Kind.TOOL_CALL: recalling, Kind.LLM_TASK: GuardedCalls(models, breakers, model_circuit)}
+    told = None if shared is None else progress_of(shared.progress)
     engine = Engine(
         storage.instances,
         catalog,
@@ -288,11 +285,14 @@ async def running(
         lease=settings.lease,
         heartbeat=settings.lease / 3.5,
         notifiers={NOTICE: ApprovalNotices(ApprovalLinks(signer, settings.url), channels, Members(settings.roles), channels.reader)},
-        wakeup=storage.wakeup,
-        observe=to_all(*(one for one in (log.observe, metrics.observe, observe) if one is not None)),
+        wakeup=None if shared is None else shared.wakeup,
+        leases=None if shared is None else shared.leases,
+        observe=to_all(*(one for one in (log.observe, metrics.observe, told, observe) if one is not None)),
     )
     metrics.gauge("agiwo_instances_held", "Instances in memory.", lambda: engine.load)
     metrics.gauge("agiwo_circuits_open", "Circuits that let no call through, or only a probe.", breakers.standing)
+    if shared is not None:
+        shared.show(metrics)
     configured = api_keys(settings)
     services = build_services(
         engine=engine,
@@ -312,6 +312,8 @@ async def running(
         models={name: ProfileContract(profile) for name, profile in world.profiles.items()} or None,
         secrets=world.secrets.keys(),
         barred=world.connections.barred,
+        progress=None if shared is None else shared.progress,
+        redis=None if shared is None else lambda: shared.link.up,
     )
     signals.signalling = services.signalling
     async with AsyncExitStack() as stack:

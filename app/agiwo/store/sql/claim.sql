@@ -1,9 +1,11 @@
 -- name: claim_due_if_alive
--- Take instances that are due and owned by nobody; a node that is not alive takes none.
+-- Take instances that are due and owned by nobody, of some shards or of all, and of any shard what is overdue; a node that is not alive
+-- takes none.
 WITH free AS MATERIALIZED (
     SELECT r.shard, r.id
     FROM agiwo.run r
     WHERE r.owner IS NULL AND r.due_at <= now()
+        AND ($3::smallint[] IS NULL OR r.shard = ANY ($3::smallint[]) OR r.due_at <= now() - $4::float8 * interval '1 second')
         AND (SELECT true FROM agiwo.node n WHERE n.id = $1::bigint AND n.state = 'alive')
     ORDER BY r.due_at
     LIMIT $2::int
