@@ -263,10 +263,10 @@ async def test_states_too_large_to_be_read_together_are_claimed_a_few_at_a_time(
     begun = [(await w.begin(engine))[0] for _ in range(20)]
     ask = w.stores[0].claim
 
-    async def narrow(limit: int) -> list[Claimed]:
+    async def narrow(limit: int, *where: Any) -> list[Claimed]:
         if limit > 7:
             raise StoreUnavailable("it took too long")
-        return await ask(limit)
+        return await ask(limit, *where)
 
     w.stores[0].claim = narrow  # type: ignore[method-assign]
     w.clock.advance(100)
