@@ -356,6 +356,21 @@ async def test_something_in_the_inbox_wakes_what_waits(world: World) -> None:
     assert left.items == box.items[1:]
 
 
+async def test_what_came_under_a_name_is_counted_taken_or_not_and_no_further_than_asked(world: World) -> None:
+    node = await world.node()
+    begun = first()
+    await applied(node, begun)
+    for n in range(3):
+        assert await world.records.put_inbox(begun.id, TENANT, "signal", {}, f"signal/{n}") is Posted.ACCEPTED
+    await world.records.put_inbox(begun.id, TENANT, "cancel", {})
+    item = (await node.inbox([begun.id]))[begun.id].items[0]
+    await applied(node, replace(later(begun), inbox_done=(item.id,)))
+    counted = world.records.count_inbox
+    assert [await counted(TENANT, begun.id, "signal", most) for most in (2, 9)] == [2, 3]
+    assert await counted(TENANT, begun.id, "signal", 9, waiting=True) == 2
+    assert [await counted("other", begun.id, "signal", 9), await counted(TENANT, fresh_id(), "signal", 9)] == [0, 0]
+
+
 async def test_a_park_does_not_miss_what_came_meanwhile(world: World) -> None:
     node = await world.node()
     begun = first()

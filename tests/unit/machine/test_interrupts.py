@@ -6,6 +6,7 @@ import pytest
 
 from agiwo.machine import InstanceStatus, StepStatus, restore, snapshot
 from agiwo.machine.interrupts import interrupted
+from agiwo.machine.reports import Resumed
 from kit.machine import ID, Drive, failing
 from kit.words import data, failed, flow, records
 
@@ -127,6 +128,19 @@ def test_resume_where_nothing_is_interrupted_changes_nothing() -> None:
     drive = flow("id: a", "id: b", interrupt_before=("b",))
     drive.resume()
     assert not records(drive, "instance.resumed")
+
+
+def test_only_what_was_seen_is_let_go() -> None:
+    drive = flow("id: a, depends_on: []", "id: b, depends_on: []", interrupt_before=("a", "b"))
+    drive.report(Resumed(drive.now, "user:op@example.com", paths=["b"]))
+    assert (at(drive), list(drive.running)) == (["a"], ["b"])
+    drive.report(Resumed(drive.now, "user:op@example.com", paths=["b"]))
+    assert at(drive) == ["a"]
+    drive = flow("id: a, depends_on: []", "id: b, depends_on: []", "id: c, depends_on: [a]", interrupt_after=("a", "b"))
+    drive.finish("a")
+    drive.finish("b")
+    drive.report(Resumed(drive.now, "user:op@example.com", paths=["a"]))
+    assert (at(drive), list(drive.running)) == (["b"], ["c"])
 
 
 def test_handlers_are_not_interrupted() -> None:
