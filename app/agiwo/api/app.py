@@ -26,6 +26,7 @@ from agiwo.api.instances import instance_routes
 from agiwo.api.keys import key_routes
 from agiwo.api.operations import Metrics, operator_routes
 from agiwo.api.signals import signal_routes
+from agiwo.api.streams import STREAMS, Streams
 from agiwo.api.usage import usage_routes
 from agiwo.api.workflows import workflow_routes
 from agiwo.errors import AgiwoError, InvalidInput, Problem
@@ -35,6 +36,7 @@ from agiwo.service.services import Services
 from agiwo.values import shown
 
 BODY_LIMIT = 10_000_000
+BODY_WITHIN = 30.0
 OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/approve/", "/v1/callbacks/", "/console/static/")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -47,6 +49,8 @@ def create_app(
     pages: Sequence[APIRouter] = (),
     metrics: Metrics | None = None,
     body_limit: int = BODY_LIMIT,
+    body_within: float = BODY_WITHIN,
+    streams: int = STREAMS,
     hosts: Collection[str] | None = None,
     lifespan: Lifespan | None = None,
     version: str = "0",
@@ -54,8 +58,9 @@ def create_app(
     """The application over these services.
 
     `keys` are the API keys (none: everybody is the operator), `pages` routers for people (they are not in the OpenAPI document), `metrics`
-    gives the exposition and its content type, `body_limit` counts bytes, `hosts` are the names that a service without keys answers to
-    (None: any), `lifespan` starts and stops what the services need.
+    gives the exposition and its content type, `body_limit` counts bytes and `body_within` the seconds that a body may take, `streams` is
+    how many each tenant may have open, `hosts` are the names that a service without keys answers to (None: any), `lifespan` starts and
+    stops what the services need.
     """
     app = FastAPI(
         title="Agiwo",
@@ -69,6 +74,7 @@ def create_app(
     )
     app.state.routes = []
     app.state.repeats = services.repeats
+    app.state.streams = Streams(streams)
     for routes in (
         instance_routes(services),
         workflow_routes(services),
@@ -85,7 +91,7 @@ def create_app(
         app.include_router(page, include_in_schema=False)
         app.state.routes += page.routes
     _answer_errors(app)
-    app.add_middleware(Guard, keys=keys or ApiKeys(), open_paths=OPEN_PATHS, body_limit=body_limit, hosts=hosts)
+    app.add_middleware(Guard, keys=keys or ApiKeys(), open_paths=OPEN_PATHS, body_limit=body_limit, body_within=body_within, hosts=hosts)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 

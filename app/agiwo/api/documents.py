@@ -408,13 +408,16 @@ _REFUSALS: Mapping[int, str] = {
     403: "The credential does not allow this.",
     404: "There is no such thing, or it is not yours.",
     405: "This method is not taken here.",
+    408: "The body took too long to arrive.",
     409: "The present state does not allow this.",
     410: "It is over.",
     412: "The matter has changed.",
     413: "The body is too large.",
+    414: "The address is too long.",
     415: "This content type or encoding is not taken.",
     422: "What was sent does not fit; `errors` names the places.",
     429: "Too much is waiting.",
+    431: "The headers are too large.",
     503: "A part that this needs is away at the moment.",
 }
 _PROBLEM = {problems.MEDIA_TYPE: {"schema": ref("Problem")}}
@@ -436,7 +439,10 @@ def add_conventions(document: Schema) -> None:
     """What is so for every call, once for all: each change under `/v1` takes an `Idempotency-Key`."""
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if method == "get" or not path.startswith("/v1/"):
+            change = method != "get" and path.startswith("/v1/")
+            for status in (414, 431, *((408, 413) if change else ())):
+                operation["responses"].setdefault(str(status), {"description": _REFUSALS[status], "content": _PROBLEM})
+            if not change:
                 continue
             parameters = operation.setdefault("parameters", [])
             if not any(given["name"] == "Idempotency-Key" for given in parameters):

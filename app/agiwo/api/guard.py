@@ -5,6 +5,7 @@ Plain ASGI, so that it costs microseconds and neither buffers answers nor holds 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import Collection, Sequence
@@ -20,6 +21,8 @@ from agiwo.service.callers import Caller, Credentials
 
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _HOST = re.compile(r":\d*$")
+#: Bytes of an address with its query, and of all headers.
+ADDRESS_LIMIT, HEADERS_LIMIT = 16_384, 65_536
 _REPEATABLE = frozenset({"label"})
 
 
@@ -34,18 +37,26 @@ class Seen:
 class Guard:
     """The outermost layer of the application.
 
-    `open_paths` are prefixes that need no credential (a wrong one is refused there too); `body_limit` counts bytes. Without keys every
+    `open_paths` are prefixes that need no credential (a wrong one is refused there too); `body_limit` counts bytes,
+    `body_within` the seconds that a body may take to arrive. Without keys every
     caller is the operator, and a browser calls for any page that it shows: then only the names in `hosts` are answered to (None: any), and
     what another site's page sends is refused.
     """
 
     def __init__(
-        self, app: ASGIApp, keys: Credentials, open_paths: Sequence[str], body_limit: int, hosts: Collection[str] | None = None
+        self,
+        app: ASGIApp,
+        keys: Credentials,
+        open_paths: Sequence[str],
+        body_limit: int,
+        body_within: float,
+        hosts: Collection[str] | None = None,
     ) -> None:
         self._app = app
         self._keys = keys
         self._open_paths = tuple(open_paths)
         self._body_limit = body_limit
+        self._body_within = body_within
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,9 +67,18 @@ class Guard:
         trace_id = _trace_id(headers.get(b"traceparent"))
         answer_line = (b"traceparent", f"00-{trace_id}-{secrets.token_hex(8)}-01".encode())
 
+        streaming = over = False
+
         async def traced(message: Message) -> None:
+            nonlocal streaming, over
             if message["type"] == "http.response.start":
+                streaming = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
                 message["headers"] = [*message.get("headers", ()), answer_line]
+            elif over:
+                return
+            elif streaming and message.get("more_body") and not await self._still_known(headers):
+                over = True
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         try:
@@ -84,6 +104,16 @@ class Guard:
             raise Unauthenticated("an API key is needed: `Authorization: Bearer …`")
         return caller
 
+    async def _still_known(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether the credential that a stream was opened with is still good; it may be revoked meanwhile."""
+        given = headers.get(b"authorization")
+        try:
+            return given is None or await self._keys.caller(given.decode("latin-1")) is not None
+        except Unauthenticated:
+            return False
+        except StoreUnavailable:
+            return True
+
     def _is_open(self, path: str) -> bool:
         return any(path == known or (known.endswith("/") and path.startswith(known)) for known in self._open_paths)
 
@@ -100,6 +130,10 @@ class Guard:
             raise Denied("this service has no API keys, so it takes nothing from the pages of other sites", code="foreign_page")
 
     def _check_form(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        if len(scope["raw_path"]) + len(scope["query_string"]) > ADDRESS_LIMIT:
+            raise InvalidInput(f"an address may have at most {ADDRESS_LIMIT} bytes", code="address_too_long")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS_LIMIT:
+            raise InvalidInput(f"the headers may have at most {HEADERS_LIMIT} bytes", code="headers_too_large")
         if "\x00" in scope["path"]:
             raise NotFound("there is nothing here")
         coding = headers.get(b"content-encoding", b"identity").strip().lower()
@@ -112,12 +146,19 @@ class Guard:
             _check_query(scope["query_string"])
 
     def _bounded(self, receive: Receive) -> Receive:
-        seen = 0
+        seen, whole, until = 0, False, asyncio.get_running_loop().time() + self._body_within
 
         async def bounded() -> Message:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, whole
+            if whole:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                raise InvalidInput(f"the body did not arrive within {self._body_within:g} seconds", code="body_timeout") from None
             if message["type"] == "http.request":
+                whole = not message.get("more_body", False)
                 seen += len(message.get("body", b""))
                 if seen > self._body_limit:
                     raise self._too_large()

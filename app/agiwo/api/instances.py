@@ -31,6 +31,7 @@ from agiwo.api.routing import (
     seen,
     tried,
 )
+from agiwo.api.streams import Streams
 from agiwo.definition import graph_json, graph_mermaid
 from agiwo.errors import InvalidInput, Problem, ServiceError
 from agiwo.machine.state import InstanceStatus
@@ -45,7 +46,6 @@ from agiwo.values import encode
 
 LONGEST_WAIT = 60.0
 WAIT_FORM = {"type": "string", "pattern": r"^\d{1,6}(\.\d{1,3})?(ms|s|m)?$", "example": "30s"}
-HEARTBEAT = 15
 
 Name = Annotated[str, Path(min_length=1, max_length=128, description="id of a workflow")]
 InstanceId = Annotated[UUID, Path(description="id of an instance")]
@@ -251,7 +251,7 @@ def _events(routes: APIRouter, services: Services, at: str) -> None:
 
     @routes.get(
         f"{at}/events",
-        responses={200: stream, **refusals(404)},
+        responses={200: stream, **refusals(404, 429)},
         summary="Follow an instance (server-sent events)",
         response_class=EventSourceResponse,
     )
@@ -264,7 +264,8 @@ def _events(routes: APIRouter, services: Services, at: str) -> None:
         caller = caller_of(request)
         await services.instances.row(caller, instance_id)
         after = 0 if last_event_id is None else int(last_event_id)
-        return EventSourceResponse(_stream(services, caller, instance_id, after, snapshot), ping=HEARTBEAT, send_timeout=30)
+        streams: Streams = request.app.state.streams
+        return streams.answer(caller.tenant, _stream(services, caller, instance_id, after, snapshot))
 
 
 async def _stream(services: Services, caller: Caller, id: UUID, after: int, snapshot: bool) -> AsyncIterator[ServerSentEvent]:

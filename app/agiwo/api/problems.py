@@ -34,6 +34,9 @@ _BY_CODE: Mapping[str, int] = {
     "unsupported_media_type": 415,
     "unsupported_encoding": 415,
     "method_not_allowed": 405,
+    "body_timeout": 408,
+    "address_too_long": 414,
+    "headers_too_large": 431,
 }
 _BY_CLASS: Sequence[tuple[type[AgiwoError], int]] = (
     (InvalidInput, 422),
@@ -80,6 +83,8 @@ def of(error: AgiwoError) -> tuple[int, dict[str, Any], dict[str, str]]:
     headers: dict[str, str] = {}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
+    if status == 408:
+        headers["connection"] = "close"
     if status in (429, 503):
         headers["retry-after"] = str(error.details.get("retry_after", 1))
     return status, document(status, error.code, error.message, problems, **error.details), headers

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.guard import Seen
-from agiwo.errors import InvalidInput, Problem, Unauthenticated, ValueRefused
+from agiwo.errors import InvalidInput, Problem, TooLarge, Unauthenticated, ValueRefused
 from agiwo.ports.answered import CallKey, KeptAnswer
 from agiwo.service.beside import beside
 from agiwo.service.callers import Caller
@@ -29,6 +29,9 @@ from agiwo.values import decode_strict, pointer, shown
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 #: Bytes of JSON above which it is read beside the loop: ten megabytes take seconds.
 _LARGE = 200_000
+#: Values in one body: a few hundred thousand hold the interpreter for some ten milliseconds, millions for a second.
+VALUES_LIMIT = 500_000
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _MEDIA_TYPE_OF_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 
 
@@ -178,11 +181,27 @@ async def read_json(request: Request, *, optional: bool = True) -> Any:
         return {}
     check_media_type(request)
     try:
-        return decode_strict(raw) if len(raw) <= _LARGE else await beside(decode_strict, raw)
+        return decode_strict(raw) if len(raw) <= _LARGE else await beside(_decoded, raw)
     except ValueRefused as exc:
         # Text that is no JSON is malformed; JSON that we cannot keep is understood and refused.
         code = "malformed" if exc.message.startswith("the text is not") else exc.code
         raise InvalidInput(exc.message, code=code, problems=(Problem(exc.code, exc.message, exc.pointer),)) from None
+
+
+def _decoded(raw: bytes) -> Any:
+    if _values(raw) > VALUES_LIMIT:
+        raise TooLarge(f"a body may have at most {VALUES_LIMIT} values", code="too_many_values", limit=VALUES_LIMIT)
+    return decode_strict(raw)
+
+
+def _values(raw: bytes) -> int:
+    """How many values a JSON text has at most, counted before any of them is made; commas in texts count only if there are many."""
+
+    def most(text: bytes) -> int:
+        return text.count(b",") + text.count(b"[") + text.count(b"{") + 1
+
+    count = most(raw)
+    return count if count <= VALUES_LIMIT or raw.count(b'"') > 4 * VALUES_LIMIT else most(_STRING.sub(b"", raw))
 
 
 def check_media_type(request: Request) -> None:

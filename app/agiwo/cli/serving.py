@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ from agiwo.wiring.toolbox import ToolsRefused, toolbox
 
 #: Seconds that requests under way have once no new ones are taken.
 LAST_REQUESTS = 5
+#: What the head of a request may have in bytes, and take in seconds until it is whole.
+HEAD_LIMIT, HEAD_WITHIN = 131_072, 15.0
 
 
 def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observe: Observe | None = None, **given: Any) -> None:
@@ -178,6 +181,8 @@ async def _serve(
             keys=parts.keys,
             pages=[approval_page(parts.services)],
             metrics=parts.exposition,
+            body_within=settings.body_within,
+            streams=settings.streams,
             hosts=settings.names if settings.on_loopback else None,
             version=_version(),
         )
@@ -192,10 +197,56 @@ async def _serve(
 class _Protocol(HttpToolsProtocol):
     """HTTP as uvicorn speaks it, but what is no HTTP gets the same form of answer as every other mistake."""
 
+    _timer: asyncio.TimerHandle | None = None
+    _head = 0  # bytes of a head that is not whole
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_done()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._timer is None:
+            self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_done()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._timer is not None:
+            self._head += len(data)
+            if self._head > HEAD_LIMIT:
+                self._refuse(431, "headers_too_large", f"the head of a request may have at most {HEAD_LIMIT} bytes")
+
+    def _expect_head(self) -> None:
+        self._head = 0
+        self._timer = self.loop.call_later(HEAD_WITHIN, self._head_is_late)
+
+    def _head_done(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _head_is_late(self) -> None:
+        self._refuse(408, "head_timeout", f"the head of the request did not arrive within {HEAD_WITHIN:g} seconds")
+
     def send_400_response(self, msg: str) -> None:
-        body = encode(problems.document(400, "malformed", "this is not a request as HTTP/1.1 has it")).encode()
+        self._refuse(400, "malformed", "this is not a request as HTTP/1.1 has it")
+
+    def _refuse(self, status: int, code: str, detail: str) -> None:
+        """Answer what is no whole request, and hang up."""
+        self._head_done()
+        if self.transport.is_closing():
+            return
+        body = encode(problems.document(status, code, detail)).encode()
         lines = [
-            "HTTP/1.1 400 Bad Request",
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
             f"content-type: {problems.MEDIA_TYPE}",
             f"content-length: {len(body)}",
             "connection: close",

@@ -56,6 +56,8 @@ class Settings(BaseSettings):
     capacity: int = Field(10_000, ge=1)
     threads: int = Field(16, ge=1, le=1000)
     drain: float = Field(10.0, ge=0, le=600)
+    body_within: float = Field(30.0, ge=1, le=3600)
+    streams: int = Field(200, ge=1)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     tools_dir: Path | None = None
