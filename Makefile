@@ -10,7 +10,7 @@ DEMO := $(VENV)/.demo-ready
 DEV := $(VENV)/.dev-ready
 CHECKS := .cache/checks/.ready
 
-.PHONY: help demo demo-llm test lint types layers bench chaos deploy-checks lock clean
+.PHONY: help demo demo-llm test fuzz lint types layers bench chaos deploy-checks lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -23,6 +23,9 @@ demo-llm: $(DEMO)  ## the same with a small real language model (needs node 20 o
 
 test: $(DEV)  ## run the tests
 	@$(VENV)/bin/python -m pytest -n auto $(ARGS)
+
+fuzz: $(DEV)  ## the OpenAPI document against a real service, longer than the tests do it; FUZZ_EXAMPLES=200 FUZZ_SEED=7
+	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-100} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} $(VENV)/bin/python -m pytest -s -n 0 --timeout 3600 tests/api/test_api_fuzz.py $(ARGS)
 
 lint: $(DEV)  ## style and common mistakes
 	@$(VENV)/bin/ruff check .
