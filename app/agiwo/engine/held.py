@@ -285,7 +285,7 @@ class Held:
             self._refused(pending, verdict)
         else:
             self._settled(pending.entries)
-            if verdict.answer is Answer.DUPLICATE:
+            if verdict.answer in (Answer.DUPLICATE, Answer.HELD_BACK):
                 self._answer_begin(verdict)
             self.drop(verdict.answer.value)
 

@@ -74,6 +74,7 @@ class Published(StrEnum):
     UNCHANGED = "unchanged"  # the same content stands there already
     CONFLICT = "conflict"  # other content stands under this version
     EQUAL_RANK = "equal_rank"  # another spelling of the same version (1.0 and 1.00) stands there
+    DELETED = "deleted"  # a version of this name with other content was deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,10 @@ class Records(Protocol):
         ...
 
     async def publish_version(self, tenant: str, version: NewVersion) -> PublishResult:
-        """Keep a version for ever. Of two parallel uploads one creates; the other gets unchanged or conflict."""
+        """Keep a version for ever. Of two parallel uploads one creates; the other gets unchanged or conflict.
+
+        The name of a deleted version is taken again by the same content alone. A draft under this name is done with.
+        """
         ...
 
     async def get_version(self, tenant: str, workflow: str, version: str) -> StoredVersion | None: ...

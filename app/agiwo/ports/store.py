@@ -138,6 +138,7 @@ class Answer(StrEnum):
     FENCED = "fenced"  # somebody else owns it, or has written: forget it
     INBOX_MOVED = "inbox_moved"  # read the inbox first
     DUPLICATE = "duplicate"  # a trigger with this key was already taken
+    HELD_BACK = "held_back"  # nothing new is started of this workflow (`message`: paused) or version (deleted)
     REFUSED = "refused"  # the database cannot hold this data
 
 

@@ -147,6 +147,8 @@ def judged(writes: Sequence[Write]) -> Columns:
         [w.records for w in writes],
         [w.tenant for w in writes],
         [w.new.idempotency_key if w.new is not None else None for w in writes],
+        [w.new.workflow if w.new is not None else None for w in writes],
+        [w.new.version if w.new is not None else None for w in writes],
     )
 
 

@@ -33,6 +33,7 @@ from agiwo.ports.store import (
     Write,
     WriteKind,
 )
+from agiwo.ports.workflows import Draft
 from agiwo.store.schema import ENDED_STATES, LIVE_STATES
 from agiwo.values import check, decode, encode
 
@@ -115,6 +116,17 @@ class Node:
     state: str = "alive"
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What holds back new instances of a workflow, or of one version of it."""
+
+    kind: str
+    by: str
+    since: float
+    reason: str | None = None
+    content_hash: str | None = None
+
+
 @dataclass(slots=True)
 class MemoryDatabase:
     """All tables; share one between stores to have several nodes on it."""
@@ -131,6 +143,8 @@ class MemoryDatabase:
     promises: dict[tuple[str, str], tuple[Promise, float]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
     versions: dict[tuple[str, str, str], StoredVersion] = field(default_factory=dict)
+    drafts: dict[tuple[str, str, str], Draft] = field(default_factory=dict)
+    holds: dict[tuple[str, str, str], Hold] = field(default_factory=dict)
     rejected: list[tuple[str, float, RejectedTrigger]] = field(default_factory=list)
     journal: list[tuple[str, float, str, str, str, Any]] = field(default_factory=list)
 
@@ -209,6 +223,9 @@ class MemoryStore:
                 return Verdict(Answer.DUPLICATE, existing=found[0].instance_id, existing_digest=found[0].request_digest)
         if w.id in db.instances:
             return Verdict(Answer.FENCED)
+        for version in ("", new.version):
+            if (held := db.holds.get((w.tenant, new.workflow, version))) is not None:
+                return Verdict(Answer.HELD_BACK, message=held.kind)
         if new.idempotency_key is not None:
             until = inf if new.key_expires_at is None else new.key_expires_at
             db.promises[w.tenant, new.idempotency_key] = (Promise(w.id, new.request_digest or ""), until)

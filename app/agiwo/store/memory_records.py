@@ -113,7 +113,11 @@ class MemoryRecords:
         return found[0] if found is not None and found[1] > self._clock.now() else None
 
     async def publish_version(self, tenant: str, version: NewVersion) -> PublishResult:
-        same = self._db.versions.get((tenant, version.workflow, version.version))
+        at = (tenant, version.workflow, version.version)
+        gone = self._db.holds.get(at)
+        if gone is not None and gone.content_hash != version.content_hash:
+            return PublishResult(Published.DELETED)
+        same = self._db.versions.get(at)
         if same is not None:
             unchanged = same.content_hash == version.content_hash
             return PublishResult(Published.UNCHANGED if unchanged else Published.CONFLICT, _line(same))
@@ -134,7 +138,9 @@ class MemoryRecords:
             is_default=False,
             deprecated_at=None,
         )
-        self._db.versions[tenant, version.workflow, version.version] = made
+        self._db.versions[at] = made
+        self._db.holds.pop(at, None)
+        self._db.drafts.pop(at, None)
         return PublishResult(Published.CREATED, _line(made))
 
     async def get_version(self, tenant: str, workflow: str, version: str) -> StoredVersion | None:

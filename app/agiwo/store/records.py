@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from sqlalchemy import Float, Row, cast, extract, insert, or_, select
+from sqlalchemy import Float, Row, cast, delete, extract, insert, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -33,7 +33,7 @@ from agiwo.ports.records import (
 )
 from agiwo.ports.store import StoreUnavailable
 from agiwo.store.pool import connected
-from agiwo.store.schema import audit, rejected_trigger, workflow_version
+from agiwo.store.schema import audit, rejected_trigger, start_hold, workflow_draft, workflow_version
 from agiwo.store.statements import STATEMENTS
 from agiwo.values import decode, encode
 
@@ -42,7 +42,7 @@ TRIES = 10
 
 _AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
-_v = workflow_version.c
+_v, _s, _d = workflow_version.c, start_hold.c, workflow_draft.c
 _CREATED = cast(extract("epoch", _v.created_at), Float).label("created_at")
 _DEPRECATED = cast(extract("epoch", _v.deprecated_at), Float).label("deprecated_at")
 _LINE = (_v.workflow, _v.version, _v.label, _v.content_hash, _CREATED, _v.created_by, _v.is_default, _DEPRECATED)
@@ -135,8 +135,16 @@ class PostgresRecords:
             .returning(*_LINE)
         )
         here = select(*_LINE).where(_v.tenant == tenant, _v.workflow == version.workflow)
+        this = (tenant, version.workflow, version.version)
         async with connected(self._engine) as connection:
-            if (made := (await connection.execute(statement)).first()) is not None:
+            gone = (await connection.execute(select(_s.content_hash).where(tuple_(_s.tenant, _s.workflow, _s.version) == this))).scalar()
+            if gone not in (None, version.content_hash):
+                return PublishResult(Published.DELETED)
+            made = (await connection.execute(statement)).first()
+            if gone is not None:
+                await connection.execute(delete(start_hold).where(tuple_(_s.tenant, _s.workflow, _s.version) == this))
+            if made is not None:
+                await connection.execute(delete(workflow_draft).where(tuple_(_d.tenant, _d.workflow, _d.version) == this))
                 return PublishResult(Published.CREATED, _line(made))
             same = (await connection.execute(here.where(_v.version == version.version))).first()
             if same is not None:

@@ -400,6 +400,40 @@ workflow_version = Table(
     Index("workflow_version_default", "tenant", "workflow", unique=True, postgresql_where=text("is_default")),
 )
 
+#: Drafts of definitions, by the version that they are to become; `problems` are what was wrong when it was saved.
+workflow_draft = Table(
+    "workflow_draft",
+    metadata,
+    _text("tenant"),
+    _text("workflow"),
+    _text("version"),
+    _text("source"),
+    Column("problems", JSON, nullable=False),
+    _int("errors"),
+    _int("warnings"),
+    _text("saved_by"),
+    _time("saved_at", default="now()"),
+    PrimaryKeyConstraint("tenant", "workflow", "version"),
+)
+
+#: What starts no new instance: a paused workflow (`version` is empty), or a version that was deleted (`content_hash` is what it had).
+#: Every first write of an instance looks here, under a lock that a new row waits for.
+start_hold = Table(
+    "start_hold",
+    metadata,
+    _text("tenant"),
+    _text("workflow"),
+    _text("version", default=""),
+    _text("kind"),
+    _text("held_by"),
+    _text("reason", nullable=True),
+    _text("content_hash", nullable=True),
+    _time("since", default="now()"),
+    PrimaryKeyConstraint("tenant", "workflow", "version"),
+    _one_of("kind", "paused", "deleted"),
+    CheckConstraint("(kind = 'paused') = (version = '') AND (kind = 'deleted') = (content_hash IS NOT NULL)", name="held"),
+)
+
 rejected_trigger = Table(
     "rejected_trigger",
     metadata,

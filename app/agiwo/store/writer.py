@@ -154,7 +154,9 @@ def _verdict(node: int, w: Write, row: asyncpg.Record) -> Verdict | None:
         promised = row["promised_to"]
         if promised is not None and promised != w.id and not row["expired"]:
             return Verdict(Answer.DUPLICATE, existing=promised, existing_digest=row["request_digest"])
-        return FENCED if row["known"] else None
+        if row["known"]:
+            return FENCED
+        return None if row["held_back"] is None else Verdict(Answer.HELD_BACK, message=row["held_back"])
     if w.kind is WriteKind.PARK and w.seq == w.prev_seq and (row["owner"], row["epoch"], row["seq"]) == (None, w.epoch, w.seq):
         # It left no history, but only its owner can let go of an instance without a new epoch.
         return APPLIED

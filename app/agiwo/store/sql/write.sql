@@ -19,12 +19,13 @@ SELECT id FROM moved;
 -- A write without records (an instance that was looked at and parked again) leaves no history; a new instance always does.
 -- Kinds: 0 step, 1 step that changes what lists show, 2 park, 3 end. What came back from an update carries its row of the batch with it,
 -- and `in` under `is true` stays a hashed subplan: joining two parts of the batch would be a nested loop over both.
+-- New instances of what is held back are left out; the lock that this takes on the table of holds is what a new hold waits for.
 WITH t AS MATERIALIZED (
     SELECT get_byte(uuid_send(id), 7)::smallint AS shard, *
     FROM unnest($2::uuid[], $3::smallint[], $4::int[], $5::int[], $6::int[], $7::json[], $8::float8[], $9::int[],
                 $10::text[], $11::float8[], $12::json[], $13::text[], $14::json[])
         AS t(id, kind, epoch, prev, seq, records, at, seen, status, due, error, waiting, snapshot)
-), n AS MATERIALIZED (
+), asked AS MATERIALIZED (
     SELECT get_byte(uuid_send(id), 7)::smallint AS shard, *
     FROM unnest($15::uuid[], $16::smallint[], $17::int[], $18::int[], $19::json[], $20::float8[],
                 $21::text[], $22::float8[], $23::json[], $24::text[], $25::json[],
@@ -32,6 +33,11 @@ WITH t AS MATERIALIZED (
                 $34::smallint[], $35::text[], $36::text[], $37::float8[])
         AS n(id, kind, epoch, seq, records, at, status, due, error, waiting, snapshot,
              tenant, workflow, version, content_hash, trace_id, starter, labels, correlation, priority, key, digest, expires)
+), held_back AS MATERIALIZED (
+    SELECT a.id FROM asked a JOIN agiwo.start_hold h ON h.tenant = a.tenant AND h.workflow = a.workflow AND h.version IN ('', a.version)
+    FOR KEY SHARE OF h
+), n AS MATERIALIZED (
+    SELECT * FROM asked WHERE (id IN (SELECT id FROM held_back)) IS NOT TRUE
 ), promised AS (
     INSERT INTO agiwo.idempotency (tenant, key, request_digest, shard, instance_id, expires_at)
     SELECT tenant, key, coalesce(digest, ''), shard, id, coalesce(to_timestamp(expires), 'infinity')
@@ -95,8 +101,11 @@ SELECT id FROM held UNION ALL SELECT id FROM born;
 -- Why a write was not applied: who owns the row now, what stands in the history under its number, whom its key was promised to.
 SELECT w.id, r.owner, r.epoch, r.seq, r.inbox_seq, i.id IS NOT NULL AS known,
        (h.records::text = w.records) IS TRUE AS written,
-       p.instance_id AS promised_to, p.request_digest, (p.expires_at <= now()) IS TRUE AS expired
-FROM unnest($2::uuid[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[]) AS w(id, epoch, seq, records, tenant, key)
+       p.instance_id AS promised_to, p.request_digest, (p.expires_at <= now()) IS TRUE AS expired,
+       (SELECT b.kind FROM agiwo.start_hold b
+        WHERE b.tenant = w.tenant AND b.workflow = w.workflow AND b.version IN ('', w.version) ORDER BY b.version LIMIT 1) AS held_back
+FROM unnest($2::uuid[], $3::int[], $4::int[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
+    AS w(id, epoch, seq, records, tenant, key, workflow, version)
 LEFT JOIN agiwo.run r ON r.shard = get_byte(uuid_send(w.id), 7) AND r.id = w.id
 LEFT JOIN agiwo.instance i ON i.shard = get_byte(uuid_send(w.id), 7) AND i.id = w.id
 LEFT JOIN agiwo.history h ON h.shard = get_byte(uuid_send(w.id), 7) AND h.instance_id = w.id AND h.seq = w.seq
