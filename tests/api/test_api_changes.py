@@ -38,8 +38,9 @@ async def test_every_change_in_the_document_takes_a_key_a_dry_run_and_a_reason(w
             if path.startswith(WITHOUT):
                 continue
             assert "dry_run" in names, path
-            body = operation["requestBody"]["content"]["application/json"]["schema"]
-            assert "reason" in body.get("properties", {}) or "reason" in names, path
+            if "reason" not in names:
+                body = operation["requestBody"]["content"]["application/json"]["schema"]
+                assert "reason" in body.get("properties", {}), path
 
 
 async def test_the_same_call_under_a_key_is_made_once_and_answered_again(world: World, module_database: str) -> None:

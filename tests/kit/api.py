@@ -33,6 +33,7 @@ from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
 from agiwo.store.records import PostgresRecords
+from agiwo.store.workflows import PostgresWorkflows
 from agiwo.toolkit import tool
 from agiwo.tools.builtin import standard_registry
 from agiwo.tools.context import ToolContext
@@ -194,6 +195,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
     services = build_services(
         engine=engine,
         records=records,
+        workflows=PostgresWorkflows(pool),
         queries=queries,
         answered=PostgresAnsweredCalls(pool),
         keys=PostgresKeys(pool),

@@ -21,9 +21,11 @@ from agiwo.api import documents
 from agiwo.api.answers import plain_problem, problem, store_away
 from agiwo.api.approvals import approval_routes
 from agiwo.api.callbacks import callback_routes
+from agiwo.api.drafts import draft_routes
 from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
 from agiwo.api.keys import key_routes
+from agiwo.api.lifecycle import lifecycle_routes
 from agiwo.api.operations import Metrics, operator_routes
 from agiwo.api.signals import signal_routes
 from agiwo.api.streams import STREAMS, Streams
@@ -78,6 +80,8 @@ def create_app(
     for routes in (
         instance_routes(services),
         workflow_routes(services),
+        draft_routes(services),
+        lifecycle_routes(services),
         approval_routes(services),
         callback_routes(services),
         signal_routes(services),

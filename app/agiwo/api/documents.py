@@ -218,6 +218,18 @@ _KEY = _object(
     },
     "An API key, without its text.",
 )
+_DRAFT = _object(
+    {
+        "workflow_id": _TEXT,
+        "version": _TEXT,
+        "errors": {"type": "integer"},
+        "warnings": {"type": "integer"},
+        "saved_by": _TEXT,
+        "saved_at": _MAYBE_TIME,
+        "links": _LINKS,
+    },
+    "A document that may still have mistakes; it is replaced at will and never started.",
+)
 _REPORT: Mapping[str, Schema] = {
     "workflow_id": _MAYBE_TEXT,
     "version": _MAYBE_TEXT,
@@ -247,8 +259,17 @@ SCHEMAS: Mapping[str, Schema] = {
     "InstanceRow": _INSTANCE_ROW,
     "InstancePage": _page("InstanceRow"),
     "Started": _object(
-        {"instance_id": _ID, "workflow_id": _TEXT, "version": _TEXT, "status": ref("InstanceStatus"), "trace_id": _TEXT, "links": _LINKS},
+        {
+            "instance_id": _ID,
+            "workflow_id": _TEXT,
+            "version": _TEXT,
+            "status": ref("InstanceStatus"),
+            "trace_id": _TEXT,
+            "warnings": _REPORT["problems"],
+            "links": _LINKS,
+        },
         "An accepted trigger. With `wait` and an instance that has ended or waits it has what the instance view has.",
+        optional=("warnings",),
     ),
     "Record": _object(
         {
@@ -315,13 +336,39 @@ SCHEMAS: Mapping[str, Schema] = {
     "Version": _VERSION,
     "Versions": _object({"items": {"type": "array", "items": ref("Version")}}, "All versions of a workflow, the highest first."),
     "Workflow": _object(
-        {"workflow_id": _TEXT, "version": _MAYBE_TEXT, "versions": {"type": "array", "items": _TEXT}, "links": _LINKS},
+        {
+            "workflow_id": _TEXT,
+            "version": _MAYBE_TEXT,
+            "newest": _TEXT,
+            "default": _MAYBE_TEXT,
+            "version_count": {"type": "integer", "description": "at most 100"},
+            "draft_count": {"type": "integer", "description": "at most 100"},
+            "paused": {
+                "type": ["object", "null"],
+                "description": "who lets nothing new start, since when and why",
+                "properties": {"by": _TEXT, "since": _TIME, "reason": _MAYBE_TEXT},
+            },
+            "versions": {"type": "array", "items": _TEXT, "description": "the highest first; not in lists"},
+            "actions": _ACTIONS,
+            "links": _LINKS,
+        },
         "A workflow; `version` is the one that a trigger takes without being told.",
+        optional=("versions",),
     ),
+    "Draft": _DRAFT,
+    "DraftDetail": {
+        "allOf": [ref("Draft")],
+        "description": "A draft with its text and with what was wrong with it when it was saved.",
+        "required": ["problems", "source"],
+        "properties": {"problems": _REPORT["problems"], "source": _TEXT},
+    },
+    "DraftPage": _page("Draft"),
+    "Deleted": _object({"deleted": _TEXT, "versions": {"type": "array", "items": _TEXT}}, "What is gone."),
     "WorkflowPage": _page("Workflow"),
     "Report": _object(_REPORT, "What was read from a definition, and all that is wrong with it."),
     "Published": _object(
-        {**_REPORT, "published": {"enum": ["created", "unchanged"]}, "links": _LINKS}, "A published version with the warnings that it got."
+        {**_REPORT, "published": {"enum": ["created", "unchanged", "draft", "draft_replaced"]}, "links": _LINKS},
+        "A published version with the warnings that it got, or a draft with all that is wrong with it.",
     ),
     "Graph": _object(
         {"nodes": {"type": "array", "items": _OBJECT}, "edges": {"type": "array", "items": _OBJECT}}, "Steps and what leads where."

@@ -45,7 +45,7 @@ from agiwo.service.view import API, links, row_status, row_view
 from agiwo.values import encode
 
 LONGEST_WAIT = 60.0
-WAIT_FORM = {"type": "string", "pattern": r"^\d{1,6}(\.\d{1,3})?(ms|s|m)?$", "example": "30s"}
+WAIT_FORM = {"type": "string", "pattern": r"^\d{1,6}(\.\d{1,3})?(ms|s|m)?$", "example": "5s"}
 
 Name = Annotated[str, Path(min_length=1, max_length=128, description="id of a workflow")]
 InstanceId = Annotated[UUID, Path(description="id of an instance")]
@@ -138,7 +138,7 @@ def _starting(routes: APIRouter, services: Services) -> None:
         if started.repeated:
             row = await services.instances.row(caller, started.id)
             status, trace_id = row_status(row), row.trace_id
-        out = {
+        out: dict[str, Any] = {
             "instance_id": str(started.id),
             "workflow_id": started.workflow,
             "version": started.version,
@@ -146,7 +146,12 @@ def _starting(routes: APIRouter, services: Services) -> None:
             "trace_id": trace_id,
             "links": links(started.id),
         }
+        if started.deprecated:
+            out["warnings"] = [_DEPRECATED.to_json()]
         return JSONAnswer(out, 202, {"location": f"{API}/instances/{started.id}", **_replayed(started)})
+
+
+_DEPRECATED = Problem("version_deprecated", "this version is deprecated; it runs since it was named", "/version", severity="warning")
 
 
 def _replayed(started: Started) -> dict[str, str]:

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
+from agiwo.api.drafts import save_draft
 from agiwo.api.instances import GRAPH, Cursor, GraphFormat, Limit, Name
 from agiwo.api.routing import DryRun, Reason, caller_of, check_charset, router, tried
 from agiwo.definition import graph_json, graph_mermaid
@@ -19,6 +20,7 @@ from agiwo.errors import InvalidInput, NotFound
 from agiwo.service.changes import Change
 from agiwo.service.services import Services
 from agiwo.service.view import API, version_view
+from agiwo.service.workflows import workflow_view
 from agiwo.values import shown
 
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
@@ -64,13 +66,20 @@ def _publishing(routes: APIRouter, services: Services) -> None:
     @routes.post(
         f"{API}/workflows", status_code=201, openapi_extra=_SOURCE, summary="Publish a version",
         responses={
-            201: answer("Published", "Published."),
-            200: answer("Published", "The same content stands there already, or it was tried only; nothing has changed.", dry=True),
+            201: answer("Published", "Published; with `draft` stored for the first time."),
+            200: answer("Published", "It stands there already, an earlier draft was replaced, or it was tried only.", dry=True),
             **refusals(409, 413, 415),
         },
     )  # fmt: skip
-    async def publish(request: Request, reason: Reason = None, dry_run: DryRun = False) -> Response:
+    async def publish(
+        request: Request,
+        draft: Annotated[bool, Query(description="store it with its mistakes, to be replaced at will; it is never started")] = False,
+        reason: Reason = None,
+        dry_run: DryRun = False,
+    ) -> Response:
         change = Change(reason, dry_run)
+        if draft:
+            return await save_draft(services, request, await _source(request), change)
         done = await services.publishing.publish(caller_of(request), await _source(request), change)
         here = f"{API}/workflows/{done.workflow}"
         if dry_run:
@@ -110,16 +119,20 @@ def _reading(routes: APIRouter, services: Services) -> None:
     at = f"{API}/workflows/{{workflow_id}}"
 
     @routes.get(f"{API}/workflows", responses={200: answer("WorkflowPage", "By name."), **refusals()}, summary="List workflows")
-    async def list_workflows(request: Request, limit: Limit = 50, cursor: Cursor = None) -> Response:
-        tenant = caller_of(request).tenant
-        names = await services.queries.workflows(tenant, services.cursors.place(tenant, "workflows", cursor), limit + 1)
-        items = [await _workflow(services, tenant, name) for name in names[:limit]]
-        next_cursor = services.cursors.at(tenant, "workflows", names[limit - 1]) if len(names) > limit else None
-        return JSONAnswer({"items": items, "next_cursor": next_cursor})
+    async def list_workflows(
+        request: Request,
+        q: Annotated[str | None, Query(min_length=1, max_length=128, description="part of the name, small letters or large")] = None,
+        limit: Limit = 50,
+        cursor: Cursor = None,
+    ) -> Response:
+        caller = caller_of(request)
+        rows = await services.workflows.listed(caller, q, services.cursors.place(caller.tenant, "workflows", cursor), limit + 1)
+        next_cursor = services.cursors.at(caller.tenant, "workflows", rows[limit - 1].workflow) if len(rows) > limit else None
+        return JSONAnswer({"items": [workflow_view(row) for row in rows[:limit]], "next_cursor": next_cursor})
 
     @routes.get(at, responses={200: answer("Workflow", "Its versions."), **refusals(404)}, summary="Look at a workflow")
     async def get_workflow(request: Request, workflow_id: Name) -> Response:
-        return JSONAnswer(await _workflow(services, caller_of(request).tenant, workflow_id))
+        return JSONAnswer(await services.workflows.view(caller_of(request), workflow_id))
 
     @routes.get(f"{at}/versions", responses={200: answer("Versions", "The highest first."), **refusals(404)}, summary="List versions")
     async def list_versions(request: Request, workflow_id: Name) -> Response:
@@ -139,8 +152,7 @@ def _reading(routes: APIRouter, services: Services) -> None:
         stored = await services.catalog.stored(caller_of(request).tenant, workflow_id, version)
         if format == "yaml":
             return Response(stored.source.encode(), media_type="application/yaml")
-        lines = await services.catalog.versions(stored.tenant, workflow_id)
-        line = next(line for line in lines if line.version == version)
+        line = await services.catalog.line(stored.tenant, workflow_id, version)
         return JSONAnswer(version_view(line) | {"definition": dict(stored.document)})
 
     @routes.get(f"{at}/graph", responses={200: GRAPH, **refusals(404)}, summary="Graph of a workflow")
@@ -151,10 +163,7 @@ def _reading(routes: APIRouter, services: Services) -> None:
         version: Annotated[str | None, Query(min_length=1, max_length=64)] = None,
     ) -> Response:
         tenant = caller_of(request).tenant
-        if version is None:
-            workflow = await services.catalog.newest(tenant, workflow_id)
-        else:
-            workflow = await services.catalog.get(tenant, workflow_id, version)
+        workflow = await services.catalog.standing(tenant, workflow_id, version)
         return PlainTextResponse(graph_mermaid(workflow)) if format == "mermaid" else JSONAnswer(graph_json(workflow))
 
 
@@ -173,14 +182,3 @@ def _tools(routes: APIRouter, services: Services) -> None:
         if contract is None:
             raise NotFound(f"there is no tool {name!r}", code="tool_unknown")
         return JSONAnswer(contract.to_json())
-
-
-async def _workflow(services: Services, tenant: str, name: str) -> dict[str, Any]:
-    lines = await services.catalog.versions(tenant, name)
-    here = f"{API}/workflows/{name}"
-    return {
-        "workflow_id": name,
-        "version": await services.catalog.newest_version(tenant, name),
-        "versions": [line.version for line in lines],
-        "links": {"self": here, "versions": f"{here}/versions", "graph": f"{here}/graph", "trigger": f"{here}/trigger"},
-    }

@@ -115,10 +115,6 @@ class Queries(UsageQueries, Protocol):
         """Newest first; `assignee` is a principal that must be among the approvers."""
         ...
 
-    async def workflows(self, tenant: str, after: str | None, limit: int) -> list[str]:
-        """Names of workflows that have a published version, in order, those above `after`."""
-        ...
-
     async def rejected(self, tenant: str, workflow: str | None, before: UUID | None, limit: int) -> list[RejectedRow]:
         """Newest first."""
         ...

@@ -24,7 +24,7 @@ class Catalog:
     """Fulfils agiwo.ports.definitions.Definitions.
 
     `tools` gives the contracts by name; `most` is how many compiled versions are kept; `fresh` the seconds for which this process may still
-    take the version that was newest before another process published one (its own publishing counts at once).
+    take a version as it stood before another process published, marked or deleted one (what it does itself counts at once).
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Catalog:
         self._fresh = fresh
         self._compiled: OrderedDict[Key, Workflow] = OrderedDict()
         self._newest: dict[tuple[str, str], tuple[str, float]] = {}
+        self._lines: dict[Key, tuple[VersionLine, float]] = {}
         self._compiling: dict[Key, asyncio.Lock] = {}
         self._changes = 0
         self._asking: dict[tuple[str, str], asyncio.Lock] = {}
@@ -63,10 +64,6 @@ class Catalog:
         self._compiled[(tenant, workflow.id, workflow.version)] = workflow
         while len(self._compiled) > self._most:
             self._compiled.popitem(last=False)
-
-    async def newest_version(self, tenant: str, workflow: str) -> str | None:
-        """The version that a trigger takes without being told, as it is this very moment; None if there is none."""
-        return await self._records.default_version(tenant, workflow)
 
     async def newest(self, tenant: str, workflow: str) -> Workflow:
         """The version that a trigger takes without being told: the default, else the highest without a label that is not deprecated.
@@ -101,16 +98,51 @@ class Catalog:
             )
         return NotFound(f"there is no workflow {workflow[:200]!r}", code="workflow_not_found")
 
-    def published(self, tenant: str, workflow: str) -> None:
-        """A version was published: what was the newest may be so no more."""
+    def changed(self, tenant: str, workflow: str) -> None:
+        """A version was published, marked or deleted here: what a trigger takes may be another one now."""
         self._changes += 1
         self._newest.pop((tenant, workflow), None)
+        for key in [key for key in self._lines if key[:2] == (tenant, workflow)]:
+            del self._lines[key]
+
+    def forget(self, tenant: str, workflow: str, version: str) -> None:
+        """A version was deleted, here or by another process."""
+        self.changed(tenant, workflow)
+        self._compiled.pop((tenant, workflow, version), None)
+
+    async def line(self, tenant: str, workflow: str, version: str) -> VersionLine:
+        """A version with its marks, as it is this very moment. Raises NotFound."""
+        line = await self._records.version_line(tenant, workflow, version)
+        if line is None:
+            raise version_not_found(workflow, version)
+        return line
+
+    async def known_line(self, tenant: str, workflow: str, version: str) -> VersionLine:
+        """A version with its marks as they were within the last moment. Raises NotFound."""
+        key = (tenant, workflow, version)
+        known = self._lines.get(key)
+        if known is not None and known[1] > self._clock.monotonic():
+            return known[0]
+        asked, changes = self._clock.monotonic(), self._changes
+        line = await self.line(tenant, workflow, version)
+        if changes == self._changes:
+            self._lines[key] = (line, asked + self._fresh)
+            while len(self._lines) > self._most:
+                del self._lines[next(iter(self._lines))]
+        return line
+
+    async def standing(self, tenant: str, workflow: str, version: str | None) -> Workflow:
+        """The version that is named, or the one that a trigger takes, for showing it. Raises NotFound, for a deleted one too."""
+        if version is None:
+            return await self.newest(tenant, workflow)
+        await self.line(tenant, workflow, version)
+        return await self.get(tenant, workflow, version)
 
     async def stored(self, tenant: str, workflow: str, version: str) -> StoredVersion:
         """A version with its text as it was sent. Raises NotFound."""
         stored = await self._records.get_version(tenant, workflow, version)
         if stored is None:
-            raise NotFound(f"there is no version {version[:100]!r} of a workflow {workflow[:200]!r}", code="version_not_found")
+            raise version_not_found(workflow, version)
         return stored
 
     async def versions(self, tenant: str, workflow: str) -> list[VersionLine]:
@@ -125,3 +157,7 @@ class Catalog:
         if not lines:
             raise NotFound(f"there is no workflow {workflow[:200]!r}", code="workflow_not_found")
         return lines
+
+
+def version_not_found(workflow: str, version: str) -> NotFound:
+    return NotFound(f"there is no version {version[:100]!r} of a workflow {workflow[:200]!r}", code="version_not_found")

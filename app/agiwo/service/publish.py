@@ -118,9 +118,14 @@ class Publishing:
             result = await self._standing(caller, version)
         else:
             result = await self._records.publish_version(caller.tenant, version)
-            self._catalog.published(caller.tenant, workflow.id)
+            self._catalog.changed(caller.tenant, workflow.id)
         if result.answer is Published.CONFLICT:
             raise await self._other_content(caller, version)
+        if result.answer is Published.DELETED:
+            raise Conflict(
+                f"version {workflow.version} of {workflow.id} was deleted, and its name stands for what it was: take a new one",
+                code="version_deleted",
+            )
         if result.answer is Published.EQUAL_RANK:
             there = result.existing.version if result.existing is not None else "?"
             raise Conflict(
@@ -134,6 +139,8 @@ class Publishing:
 
     async def _standing(self, caller: Caller, version: NewVersion) -> PublishResult:
         """What publishing would be answered with."""
+        if await self._records.deleted_content(caller.tenant, version.workflow, version.version) not in (None, version.content_hash):
+            return PublishResult(Published.DELETED)
         after = None
         while lines := await self._records.list_versions(caller.tenant, version.workflow, after=after):
             for line in lines:

@@ -18,11 +18,13 @@ from agiwo.ports.keys import KeyStore
 from agiwo.ports.progress import Progress
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
+from agiwo.ports.workflows import WorkflowStore
 from agiwo.service.approvals import Approvals
 from agiwo.service.callbacks import Callbacks
 from agiwo.service.callers import ApiKeys
 from agiwo.service.circuits import Circuits
 from agiwo.service.definitions import Catalog
+from agiwo.service.drafts import Drafts
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
 from agiwo.service.keys import Keys
@@ -35,6 +37,7 @@ from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Cursors, Signer
 from agiwo.service.trigger import Triggering
 from agiwo.service.usage import UsageReading
+from agiwo.service.workflows import Workflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Services:
     queries: Queries
     catalog: Catalog
     publishing: Publishing
+    workflows: Workflows
+    drafts: Drafts
     triggering: Triggering
     running: Running
     instances: Instances
@@ -74,6 +79,7 @@ def build_services(
     *,
     engine: Engine,
     records: Records,
+    workflows: WorkflowStore,
     queries: Queries,
     answered: AnsweredCalls,
     keys: KeyStore,
@@ -99,13 +105,16 @@ def build_services(
     tenant's tool may not use a connection; `progress` tells of commits on other nodes, and `redis` whether Redis answers (None: without).
     """
     instances = Instances(queries, catalog)
-    triggering = Triggering(catalog, engine, records, clock, random)
+    triggering = Triggering(catalog, engine, records, workflows, clock, random)
+    publishing = Publishing(records, catalog, tools, models, secrets, barred)
     following = Following(queries, instances, engine, progress)
     return Services(
         clock=clock,
         queries=queries,
         catalog=catalog,
-        publishing=Publishing(records, catalog, tools, models, secrets, barred),
+        publishing=publishing,
+        workflows=Workflows(workflows, records, catalog),
+        drafts=Drafts(workflows, records, catalog, publishing),
         triggering=triggering,
         running=Running(triggering, instances, following, clock),
         instances=instances,

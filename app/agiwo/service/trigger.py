@@ -22,12 +22,16 @@ from agiwo.machine.reports import Begin
 from agiwo.machine.state import Instance
 from agiwo.ports.records import Records, RejectedTrigger
 from agiwo.ports.store import Answer, NewInstance, Verdict
+from agiwo.ports.workflows import HoldKind, WorkflowStore
 from agiwo.service.callers import OPERATOR, Caller
 from agiwo.service.changes import PLAIN, Change
 from agiwo.service.definitions import Catalog
+from agiwo.service.workflows import paused
 from agiwo.values import digest, pointer
 
 KEY_KEPT = 24 * 3600.0
+#: Tries to begin with a version that others delete meanwhile.
+TRIES = 3
 #: The number of a run: the first one has none.
 _RUN = re.compile(r"[2-9]|[1-9][0-9]{1,6}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -73,7 +77,11 @@ class TriggerCall:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An accepted call; `repeated` if its key had started this instance before, `entrusted` if any node may take it."""
+    """An accepted call.
+
+    `repeated` if its key had started this instance before, `entrusted` if any node may take it, `deprecated` if the version that was asked
+    for by name is.
+    """
 
     id: UUID
     workflow: str
@@ -81,15 +89,24 @@ class Started:
     trace_id: str
     repeated: bool = False
     entrusted: bool = False
+    deprecated: bool = False
 
 
 class Triggering:
     """The verb `trigger`."""
 
     def __init__(
-        self, catalog: Catalog, starter: Starter, records: Records, clock: Clock, random: Random, key_kept: float = KEY_KEPT
+        self,
+        catalog: Catalog,
+        starter: Starter,
+        records: Records,
+        workflows: WorkflowStore,
+        clock: Clock,
+        random: Random,
+        key_kept: float = KEY_KEPT,
     ) -> None:
         self._catalog = catalog
+        self._workflows = workflows
         self._starter = starter
         self._records = records
         self._clock = clock
@@ -100,7 +117,8 @@ class Triggering:
         """Start an instance; it is durable when this returns. `ended` is told of its end, if it was begun here.
 
         Raises NotFound for an unknown workflow or version, InvalidInput for what does not fit, Conflict for a key that stands for another
-        call, Denied for a caller who is no operator. All of these are kept as rejected triggers.
+        call or a workflow that is paused (`workflow_paused`), Denied for a caller who is no operator. All of these are kept as rejected
+        triggers.
 
         The instance itself says who started it and when; a reason that was given goes into the audit.
         """
@@ -124,6 +142,8 @@ class Triggering:
         _check(workflow, call)
         if call.key is not None and (promise := await self._records.promise(caller.tenant, call.key)) is not None:
             self._same(promise.instance_id, promise.request_digest, call)
+        elif (hold := await self._workflows.hold(caller.tenant, call.workflow)) is not None:
+            raise paused(hold)
         return workflow.version
 
     async def reject(
@@ -137,6 +157,17 @@ class Triggering:
         await self._records.reject_trigger(caller.tenant, RejectedTrigger(name, error.code, problems, asked, caller.principal, trace_id))
 
     async def _start(self, caller: Caller, call: TriggerCall, ended: Ended | None) -> Started:
+        deprecated = False
+        if call.version is not None:
+            deprecated = (await self._catalog.known_line(caller.tenant, call.workflow, call.version)).deprecated_at is not None
+        for _ in range(TRIES):
+            started = await self._begun(caller, call, ended)
+            if started is not None:
+                return replace(started, deprecated=deprecated)
+        raise NotFound(f"the versions of {call.workflow!r} are being deleted", code="version_not_found")
+
+    async def _begun(self, caller: Caller, call: TriggerCall, ended: Ended | None) -> Started | None:
+        """None if the version that was taken was deleted in the meantime."""
         workflow = await self._chosen(caller.tenant, call)
         _check(workflow, call)
         now = self._clock.now()
@@ -165,9 +196,23 @@ class Triggering:
         if verdict.answer is Answer.DUPLICATE and verdict.existing is not None:
             self._same(verdict.existing, verdict.existing_digest, call)
             return Started(verdict.existing, workflow.id, workflow.version, call.trace_id, repeated=True)
+        if verdict.answer is Answer.HELD_BACK:
+            await self._held_back(caller.tenant, workflow, verdict.message)
+            return None
         if verdict.answer is not Answer.APPLIED:
             raise InvalidInput(f"the instance cannot be stored: {verdict.message or verdict.answer}", code="not_storable")
         return Started(id, workflow.id, workflow.version, call.trace_id, entrusted=entrusted)
+
+    async def _held_back(self, tenant: str, workflow: Workflow, why: str) -> None:
+        """The write itself found that nothing new may start: say who wants it so. A version that was deleted is forgotten here too."""
+        if why == HoldKind.DELETED:
+            self._catalog.forget(tenant, workflow.id, workflow.version)
+            return
+        hold = await self._workflows.hold(tenant, workflow.id)
+        if hold is not None:
+            raise paused(hold)
+        said = f"{workflow.id} was paused until a moment ago; try again"
+        raise Conflict(said, code="workflow_paused", present_status="ACTIVE", actions=[])
 
     def _same(self, existing: UUID, digest: str | None, call: TriggerCall) -> None:
         if digest != call.digest:

@@ -114,8 +114,7 @@ class MemoryRecords:
 
     async def publish_version(self, tenant: str, version: NewVersion) -> PublishResult:
         at = (tenant, version.workflow, version.version)
-        gone = self._db.holds.get(at)
-        if gone is not None and gone.content_hash != version.content_hash:
+        if await self.deleted_content(*at) not in (None, version.content_hash):
             return PublishResult(Published.DELETED)
         same = self._db.versions.get(at)
         if same is not None:
@@ -145,6 +144,14 @@ class MemoryRecords:
 
     async def get_version(self, tenant: str, workflow: str, version: str) -> StoredVersion | None:
         return self._db.versions.get((tenant, workflow, version))
+
+    async def version_line(self, tenant: str, workflow: str, version: str) -> VersionLine | None:
+        found = self._db.versions.get((tenant, workflow, version))
+        return None if found is None else _line(found)
+
+    async def deleted_content(self, tenant: str, workflow: str, version: str) -> str | None:
+        held = self._db.holds.get((tenant, workflow, version))
+        return None if held is None else held.content_hash
 
     async def default_version(self, tenant: str, workflow: str) -> str | None:
         versions = self._versions(tenant, workflow)

@@ -132,12 +132,6 @@ class PostgresQueries(PostgresUsage):
             statement = statement.where(_a.id < before)
         return [_approval(row) for row in await self._rows(statement)]
 
-    async def workflows(self, tenant: str, after: str | None, limit: int) -> list[str]:
-        statement = select(_v.workflow).where(_v.tenant == tenant).distinct().order_by(_v.workflow).limit(limit)
-        if after is not None:
-            statement = statement.where(_v.workflow > after)
-        return [row.workflow for row in await self._rows(statement)]
-
     async def rejected(self, tenant: str, workflow: str | None, before: UUID | None, limit: int) -> list[RejectedRow]:
         columns = (_r.id, _r.at, _r.workflow, _r.version, _r.actor, _r.trace_id, _r.code, cast(_r.problems, Text).label("problems"))
         statement = select(*columns).where(_r.tenant == tenant).order_by(_r.id.desc()).limit(limit)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from sqlalchemy import Float, Row, cast, delete, extract, insert, or_, select, tuple_
+from sqlalchemy import Float, Row, Select, cast, delete, extract, insert, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -137,7 +137,7 @@ class PostgresRecords:
         here = select(*_LINE).where(_v.tenant == tenant, _v.workflow == version.workflow)
         this = (tenant, version.workflow, version.version)
         async with connected(self._engine) as connection:
-            gone = (await connection.execute(select(_s.content_hash).where(tuple_(_s.tenant, _s.workflow, _s.version) == this))).scalar()
+            gone = (await connection.execute(_deleted(*this))).scalar()
             if gone not in (None, version.content_hash):
                 return PublishResult(Published.DELETED)
             made = (await connection.execute(statement)).first()
@@ -160,6 +160,17 @@ class PostgresRecords:
         async with connected(self._engine) as connection:
             row = (await connection.execute(statement)).first()
         return None if row is None else StoredVersion(**row._mapping)
+
+    async def version_line(self, tenant: str, workflow: str, version: str) -> VersionLine | None:
+        statement = select(*_LINE).where(_v.tenant == tenant, _v.workflow == workflow, _v.version == version)
+        async with connected(self._engine) as connection:
+            row = (await connection.execute(statement)).first()
+        return None if row is None else _line(row)
+
+    async def deleted_content(self, tenant: str, workflow: str, version: str) -> str | None:
+        async with connected(self._engine) as connection:
+            found: str | None = (await connection.execute(_deleted(tenant, workflow, version))).scalar()
+            return found
 
     async def default_version(self, tenant: str, workflow: str) -> str | None:
         statement = (
@@ -263,6 +274,10 @@ def _stored(row: Row[Any]) -> StoredApproval:
         comment=row.comment,
         answer=None if row.answer is None else decode(row.answer),
     )
+
+
+def _deleted(tenant: str, workflow: str, version: str) -> Select[Any]:
+    return select(_s.content_hash).where(_s.tenant == tenant, _s.workflow == workflow, _s.version == version, _s.kind == "deleted")
 
 
 def _line(row: Any) -> VersionLine:

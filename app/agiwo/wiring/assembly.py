@@ -49,6 +49,7 @@ from agiwo.ports.notifier import Notifier
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
+from agiwo.ports.workflows import WorkflowStore
 from agiwo.service.callers import AUTHOR, ApiKey, ApiKeys, Caller
 from agiwo.service.definitions import Catalog
 from agiwo.service.keyring import KeyRing
@@ -64,6 +65,7 @@ from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
 from agiwo.store.records import PostgresRecords
+from agiwo.store.workflows import PostgresWorkflows
 from agiwo.telemetry.log import Log
 from agiwo.telemetry.metrics import Metrics
 from agiwo.tools.processes import ToolProcesses
@@ -94,6 +96,7 @@ class Storage:
 
     instances: InstanceStore
     records: Records
+    workflows: WorkflowStore
     queries: Queries
     answered: AnsweredCalls
     last_good: LastGood
@@ -223,6 +226,7 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
         yield Storage(
             instances=store,
             records=PostgresRecords(pool, clock),
+            workflows=PostgresWorkflows(pool),
             queries=PostgresQueries(pool),
             answered=PostgresAnsweredCalls(pool),
             last_good=PostgresLastGood(pool),
@@ -297,6 +301,7 @@ async def running(
     services = build_services(
         engine=engine,
         records=storage.records,
+        workflows=storage.workflows,
         queries=storage.queries,
         answered=storage.answered,
         keys=storage.keys,
