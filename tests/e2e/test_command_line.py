@@ -90,6 +90,19 @@ def test_a_repeated_key_starts_one_instance(service: Service) -> None:
     assert first["instance_id"] == second["instance_id"]
 
 
+def test_a_signal_from_the_command_line_ends_a_wait(service: Service, tmp_path: Path) -> None:
+    path = tmp_path / "wait.yaml"
+    path.write_text('id: wait_paid\nversion: "1"\nsteps: [{id: w, type: wait_for_signal, event: paid}]\noutput: "{{ steps.w.output }}"\n')
+    assert service.call("publish", str(path)).status == 0
+    instance = service.call("trigger", "wait_paid", "--json").json["instance_id"]
+    sent = service.call("signal", instance, "paid", "--payload", '{"amount": 5}', "--id", "p1")
+    assert (sent.status, sent.out.strip()) == (0, "paid: accepted as p1"), sent.err
+    watched = service.call("watch", instance)
+    assert "got a signal: paid" in watched.out
+    assert 'output: {"amount": 5}' in watched.out
+    assert service.call("resume", instance).status == 1
+
+
 def test_approving_by_the_id_of_the_instance(service: Service, ask: str) -> None:
     instance = waiting(service, ask)
     shown = service.call("show", instance)

@@ -28,7 +28,11 @@ _WORDS = {
     "step.approval_asked": "? waits for a person",
     "step.approval_decided": "! was decided",
     "step.retrying": "↻ will be tried again",
-    "step.queued": "… waits until its circuit lets a call through",
+    "step.queued": "… waits",
+    "step.signal_taken": "✉ took a signal",
+    "signal.received": "✉ got a signal",
+    "instance.interrupted": "stops",
+    "instance.resumed": "goes on",
     "step.fallback": "↷ takes its fallback",
     "step.unknown": "! may or may not have been done",
     "step.probing": "! asks whether it was done",
@@ -37,8 +41,9 @@ _WORDS = {
     "step.skipped": "- was skipped",
     "step.cancelled": "■ was cancelled",
 }
+_QUEUED = {"interrupt": "as the trigger asked", "circuit_open": "until its circuit lets a call through"}
 #: Records that say what went wrong.
-_WITH_ERROR = ("step.failed", "step.retrying", "step.queued", "step.fallback", "step.unknown")
+_WITH_ERROR = ("step.failed", "step.retrying", "step.fallback", "step.unknown")
 
 
 def instance_lines(view: Mapping[str, Any], *, steps: bool = True) -> list[str]:
@@ -50,6 +55,10 @@ def instance_lines(view: Mapping[str, Any], *, steps: bool = True) -> list[str]:
     for wait in view.get("waiting_for", ()):
         if wait["kind"] == "approval":
             out.append(f"waits for a decision on {wait['step']}: agiwo approve {wait['approval_id']}")
+        elif wait["kind"] == "signal":
+            out.append(f"waits at {wait['path']} for a signal: agiwo signal {view['instance_id']} {' | '.join(wait['events'])}")
+        elif wait["kind"] == "interrupt":
+            out.append(f"stopped {wait['stopped']} {wait['path']}: agiwo resume {view['instance_id']}")
         elif wait["kind"] == "set_aside":
             out.append(f"set aside: {wait['reason']}")
         else:
@@ -95,6 +104,13 @@ def _detail(kind: str, record: Mapping[str, Any], data: Mapping[str, Any]) -> st
         return f": {data.get('status', '')}"
     if kind == "step.started" and (record.get("attempt") or 1) > 1:
         return f", attempt {record['attempt']}"
+    if kind == "step.queued":
+        why = _QUEUED.get(str(data.get("reason")), "for room")
+        return f" {why}" + (f": {failure_text(data['error'])}" if isinstance(data.get("error"), Mapping) else "")
+    if kind in ("signal.received", "step.signal_taken"):
+        return f": {(data.get('signal') or data).get('event', '')}"
+    if kind == "instance.interrupted":
+        return f" after {data.get('path', '')}"
     if kind in _WITH_ERROR and isinstance(error := data.get("error"), Mapping):
         return f": {failure_text(error)}"
     if kind == "step.approval_decided":
