@@ -29,6 +29,7 @@ from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import CallbackLinks, Signer
 from agiwo.store.answered import PostgresAnsweredCalls
 from agiwo.store.keys import PostgresKeys
+from agiwo.store.oversight import PostgresOversight
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
@@ -197,6 +198,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         records=records,
         workflows=PostgresWorkflows(pool),
         queries=queries,
+        oversight=PostgresOversight(pool),
         answered=PostgresAnsweredCalls(pool),
         keys=PostgresKeys(pool),
         breakers=Breakers(clock),

@@ -27,6 +27,7 @@ from agiwo.api.instances import instance_routes
 from agiwo.api.keys import key_routes
 from agiwo.api.lifecycle import lifecycle_routes
 from agiwo.api.operations import Metrics, operator_routes
+from agiwo.api.oversight import oversight_routes
 from agiwo.api.signals import signal_routes
 from agiwo.api.streams import STREAMS, Streams
 from agiwo.api.usage import usage_routes
@@ -87,6 +88,7 @@ def create_app(
         signal_routes(services),
         operator_routes(services, metrics),
         usage_routes(services),
+        oversight_routes(services),
         key_routes(services),
     ):
         app.include_router(routes)

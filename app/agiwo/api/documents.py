@@ -56,6 +56,8 @@ def ref(name: str) -> Schema:
 
 
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_COUNTS: Schema = {"type": "object", "additionalProperties": _COUNT}
+_NUMBER: Schema = {"type": "number"}
 _MAYBE_COUNT: Schema = {"type": ["integer", "null"], "minimum": 0}
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _TOTALS: Mapping[str, Schema] = {
@@ -401,6 +403,81 @@ SCHEMAS: Mapping[str, Schema] = {
         "A trigger that started nothing.",
     ),
     "RejectedPage": _page("Rejected"),
+    "TraceRow": {**_INSTANCE_ROW, "properties": {**_INSTANCE_ROW["properties"], "seconds": _NUMBER}},
+    "TracePage": _page("TraceRow"),
+    "TraceSummary": _object(
+        {
+            "counted": _COUNT,
+            "more": {"type": "boolean", "description": "whether there are older ones that were not counted"},
+            "by_status": _COUNTS,
+            "by_workflow": _COUNTS,
+            "by_error": _COUNTS,
+            "seconds": {"type": "object", "description": "p50, p95, p99 and max of the ended ones", "additionalProperties": _NUMBER},
+        },
+        "Counts and durations over the newest instances that fit.",
+    ),
+    "Nodes": _object(
+        {
+            "items": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "node_id": _TEXT,
+                        "name": _TEXT,
+                        "state": {"enum": ["alive", "dead", "left"]},
+                        "started_at": _TIME,
+                        "lease_until": _TIME,
+                        "lease_left_seconds": {"type": ["number", "null"]},
+                        "instances": _COUNT,
+                        "deliveries": _COUNT,
+                    }
+                ),
+            }
+        },
+        "Every incarnation of a node that is known.",
+    ),
+    "Queues": _object(
+        {
+            "ready": _COUNT,
+            "oldest_ready_seconds": {"type": ["number", "null"]},
+            "timed": _COUNT,
+            "waiting": _COUNT,
+            "approvals": _COUNT,
+            "counted_up_to": _COUNT,
+        },
+        "What waits for a node, for a time, for a signal or a person.",
+    ),
+    "AuditEntry": _object(
+        {
+            "audit_id": _ID,
+            "at": _TIME,
+            "actor": _TEXT,
+            "action": _TEXT,
+            "object": _TEXT,
+            "reason": _MAYBE_TEXT,
+            "data": _OBJECT,
+        },
+        "Who changed what, and why.",
+    ),
+    "AuditPage": _page("AuditEntry"),
+    "Invariants": _object(
+        {
+            "hold": {"type": "boolean"},
+            "checks": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "name": _TEXT,
+                        "holds": {"type": "boolean"},
+                        "broken_by": {"type": "array", "items": _ID, "description": "some of those that break it"},
+                        "meaning": _TEXT,
+                    },
+                    optional=("meaning",),
+                ),
+            },
+        },
+        "Each promise, and what breaks it.",
+    ),
     "InstanceUsage": _object(
         {"items": {"type": "array", "items": _USAGE}, "totals": _object(_TOTALS), "next_cursor": _MAYBE_TEXT},
         "Calls of models, each as it was made; `totals` are of all of them, on every page.",

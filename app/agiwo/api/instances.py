@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse, Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import DRY, KEY_FORM, answer, body, parameter, ref, refusals
+from agiwo.api.filters import Wanted
 from agiwo.api.routing import (
     REPLAYED,
     ChangeBody,
@@ -33,9 +34,8 @@ from agiwo.api.routing import (
 )
 from agiwo.api.streams import Streams
 from agiwo.definition import graph_json, graph_mermaid
-from agiwo.errors import InvalidInput, Problem, ServiceError
+from agiwo.errors import ServiceError
 from agiwo.machine.state import InstanceStatus
-from agiwo.ports.queries import InstanceFilter
 from agiwo.service.callers import Caller
 from agiwo.service.changes import Change
 from agiwo.service.instances import shown_records
@@ -51,7 +51,6 @@ Name = Annotated[str, Path(min_length=1, max_length=128, description="id of a wo
 InstanceId = Annotated[UUID, Path(description="id of an instance")]
 StepPath = Annotated[str, Path(min_length=1, max_length=300, description="path of a step run: `fetch`, or `fetch~2` for its second run")]
 StepName = Annotated[str, Field(min_length=1, max_length=300, description="an id (every run of the step), or a path (that run alone)")]
-LabelText = Annotated[str, StringConstraints(pattern="^[^:]+:", max_length=400)]
 Limit = Annotated[int, Query(ge=1, le=200, description="how many at most")]
 Cursor = Annotated[str | None, Query(min_length=1, max_length=4096, description="`next_cursor` of the page before")]
 
@@ -160,38 +159,12 @@ def _replayed(started: Started) -> dict[str, str]:
 
 def _lists(routes: APIRouter, services: Services) -> None:
     @routes.get(f"{API}/instances", responses={200: answer("InstancePage", "Newest first."), **refusals()}, summary="List instances")
-    async def list_instances(
-        request: Request,
-        status: InstanceStatus | None = None,
-        workflow: Annotated[str | None, Query(min_length=1, max_length=128)] = None,
-        correlation_key: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
-        label: Annotated[list[LabelText] | None, Query(max_length=16, description="`name:value`; may be given several times")] = None,
-        limit: Limit = 50,
-        cursor: Cursor = None,
-    ) -> Response:
+    async def list_instances(request: Request, wanted: Wanted, limit: Limit = 50, cursor: Cursor = None) -> Response:
         caller = caller_of(request)
-        wanted = InstanceFilter(None if status is None else str(status), workflow, correlation_key, _labels(label))
         place = services.cursors.place(caller.tenant, "instances", cursor)
-        rows = await services.instances.listed(caller, wanted, None if place is None else UUID(place), limit + 1)
-        more = len(rows) > limit
-        next_cursor = services.cursors.at(caller.tenant, "instances", str(rows[limit - 1].id)) if more else None
-        return JSONAnswer({"items": [row_view(row) for row in rows[:limit]], "next_cursor": next_cursor})
-
-
-def _labels(given: list[str] | None) -> dict[str, str] | None:
-    if not given:
-        return None
-    out: dict[str, str] = {}
-    for text in given:
-        name, colon, value = text.partition(":")
-        if not colon or not name or name in out:
-            raise InvalidInput(
-                "`label` must be `name:value`, each name once",
-                code="invalid_parameters",
-                problems=(Problem("wrong_value", "expected `name:value`, each name once", "?label", found=text[:80]),),
-            )
-        out[name] = value
-    return out
+        page = await services.instances.listed(caller, wanted, None if place is None else UUID(place), limit)
+        next_cursor = None if page.next is None else services.cursors.at(caller.tenant, "instances", str(page.next))
+        return JSONAnswer({"items": [row_view(row) for row in page.rows], "next_cursor": next_cursor})
 
 
 def _one(routes: APIRouter, services: Services) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic import ValidationError as PydanticError
@@ -58,8 +59,7 @@ class StrictRoute(APIRoute):
         answer = super().get_route_handler()
         own_key = getattr(self.endpoint, "keeps_its_own_key", False)
         known = frozenset(
-            [field.alias for field in self.dependant.query_params]
-            + [p["name"] for p in (self.openapi_extra or {}).get("parameters", ()) if p["in"] == "query"]
+            list(_query_names(self.dependant)) + [p["name"] for p in (self.openapi_extra or {}).get("parameters", ()) if p["in"] == "query"]
         )
 
         async def strict(request: Request) -> Response:
@@ -107,6 +107,12 @@ def _kept(response: Response) -> KeptAnswer | None:
 
 def _again(kept: KeptAnswer) -> Response:
     return Response(kept.body, kept.status, {**kept.headers, REPLAYED: "true"})
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)
 
 
 def _unknown_parameters(known: frozenset[str], request: Request) -> InvalidInput:

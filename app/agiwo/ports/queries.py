@@ -34,12 +34,29 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFilter:
-    """What a list of instances is narrowed to; `labels` must all be there."""
+    """What a list of instances is narrowed to.
+
+    `labels` must all be there; `error` is an error's type; `since` and `until` bound the start, in seconds since 1970, `until` excluded.
+    """
 
     status: str | None = None
     workflow: str | None = None
     correlation_key: str | None = None
     labels: Mapping[str, str] | None = None
+    version: str | None = None
+    trace_id: str | None = None
+    starter: str | None = None
+    error: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePage:
+    """`next` is where the next page begins, None after the last; a page may be short of rows and still have a next one."""
+
+    rows: list[InstanceRow]
+    next: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +110,8 @@ class Queries(UsageQueries, Protocol):
 
     async def instance(self, tenant: str, id: UUID) -> InstanceRow | None: ...
 
-    async def instances(self, tenant: str, wanted: InstanceFilter, before: UUID | None, limit: int) -> list[InstanceRow]:
-        """Newest first, those with an id below `before`."""
+    async def instances(self, tenant: str, wanted: InstanceFilter, before: UUID | None, limit: int) -> InstancePage:
+        """Newest first, those with an id below `before`; a page looks at a bounded number of rows, whatever is asked for."""
         ...
 
     async def live_with(self, tenant: str, correlation_key: str, limit: int) -> list[UUID]:

@@ -20,7 +20,7 @@ from agiwo.machine import Record, blank, evolve, restore
 from agiwo.machine.reports import Begin
 from agiwo.machine.state import Instance, Run
 from agiwo.ports.definitions import Definitions
-from agiwo.ports.queries import InstanceFilter, InstanceRow, Queries, StoredState
+from agiwo.ports.queries import InstanceFilter, InstancePage, InstanceRow, Queries, StoredState
 from agiwo.service.callers import Caller
 from agiwo.service.redaction import instance_for, records_for, step_for
 from agiwo.service.view import instance_view, interrupted_at, runs_of, signal_view, status_of, step_view, time_text
@@ -53,8 +53,8 @@ class Instances:
         row, instance = await self._stored(caller, id)
         return instance_for(caller, instance_view(instance, row))
 
-    async def listed(self, caller: Caller, wanted: InstanceFilter, before: UUID | None, limit: int) -> list[InstanceRow]:
-        """Newest first."""
+    async def listed(self, caller: Caller, wanted: InstanceFilter, before: UUID | None, limit: int) -> InstancePage:
+        """Newest first; a page may be short and still have a next one."""
         return await self._queries.instances(caller.tenant, wanted, before, limit)
 
     async def row(self, caller: Caller, id: UUID) -> InstanceRow:

@@ -15,6 +15,7 @@ from agiwo.engine.node import Engine
 from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.breakers import BreakerSwitch
 from agiwo.ports.keys import KeyStore
+from agiwo.ports.oversight import Oversight
 from agiwo.ports.progress import Progress
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
@@ -28,6 +29,7 @@ from agiwo.service.drafts import Drafts
 from agiwo.service.following import Following
 from agiwo.service.instances import Instances
 from agiwo.service.keys import Keys
+from agiwo.service.oversight import Overseeing
 from agiwo.service.publish import Barring, Publishing
 from agiwo.service.readiness import Readiness
 from agiwo.service.repeats import Repeats
@@ -56,6 +58,7 @@ class Services:
     following: Following
     steering: Steering
     usage: UsageReading
+    overseeing: Overseeing
     approvals: Approvals
     callbacks: Callbacks
     links: ApprovalLinks
@@ -81,6 +84,7 @@ def build_services(
     records: Records,
     workflows: WorkflowStore,
     queries: Queries,
+    oversight: Oversight,
     answered: AnsweredCalls,
     keys: KeyStore,
     breakers: BreakerSwitch,
@@ -121,6 +125,7 @@ def build_services(
         following=following,
         steering=Steering(instances, records, engine.poke),
         usage=UsageReading(queries, clock),
+        overseeing=Overseeing(oversight),
         approvals=Approvals(queries, records, catalog, clock, engine.poke),
         callbacks=Callbacks(CallbackLinks(signer, public_url), instances, records, clock, engine.poke),
         links=ApprovalLinks(signer, public_url),

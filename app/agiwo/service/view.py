@@ -235,6 +235,11 @@ def row_view(row: InstanceRow) -> dict[str, Any]:
     }
 
 
+def trace_row(row: InstanceRow, now: float) -> dict[str, Any]:
+    """An instance as a list of traces shows it: its row, and for how long it has lived."""
+    return {**row_view(row), "seconds": round((row.ended_at if row.ended_at is not None else now) - row.started_at, 6)}
+
+
 #: The action behind each state of an approval that a person decided.
 DECIDED = {"approved": "approve", "rejected": "reject"}
 

@@ -16,16 +16,17 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from agiwo.ids import shard_of
-from agiwo.machine.state import InstanceStatus
 from agiwo.ports.queries import (
     Approval,
     InstanceFilter,
+    InstancePage,
     InstanceRow,
     RejectedRow,
     StoredState,
 )
 from agiwo.ports.store import StoreUnavailable
 from agiwo.store import schema
+from agiwo.store.narrowing import WINDOW, narrowed
 from agiwo.store.pool import connected
 from agiwo.store.usage import PostgresUsage
 from agiwo.values import decode
@@ -38,10 +39,16 @@ _i, _a, _v, _h, _s, _r = (
     schema.snapshot.c,
     schema.rejected_trigger.c,
 )
-_INSTANCE = (
-    _i.id, _i.workflow, _i.version, _i.status, _i.trace_id, _i.starter, _i.labels, _i.correlation_key, _i.priority, _i.created_at,
-    _i.ended_at, cast(_i.error, Text).label("error"), _i.waiting_for,
-)  # fmt: skip
+
+
+def _instance_columns(c: Any) -> tuple[Any, ...]:
+    return (
+        c.id, c.workflow, c.version, c.status, c.trace_id, c.starter, c.labels, c.correlation_key, c.priority, c.created_at, c.ended_at,
+        cast(c.error, Text).label("error"), c.waiting_for,
+    )  # fmt: skip
+
+
+_INSTANCE = _instance_columns(_i)
 _APPROVAL = (
     _a.id, _a.instance_id, _i.workflow, _a.path, _a.step, _a.state, _a.digest, _a.title, cast(_a.body, Text).label("body"), _a.approvers,
     _a.asked_at, _a.expires_at, _a.decided_by, _a.decided_at, _a.channel, _a.comment, cast(_a.answer, Text).label("answer"),
@@ -70,19 +77,18 @@ class PostgresQueries(PostgresUsage):
         row = await self._row(select(*_INSTANCE).where(*_this(tenant, id)))
         return None if row is None else _instance(row)
 
-    async def instances(self, tenant: str, wanted: InstanceFilter, before: UUID | None, limit: int) -> list[InstanceRow]:
-        statement = select(*_INSTANCE).where(_i.tenant == tenant).order_by(_i.id.desc()).limit(limit)
-        if before is not None:
-            statement = statement.where(_i.id < before)
-        if wanted.status is not None:
-            statement = _with_status(statement, wanted.status)
-        if wanted.workflow is not None:
-            statement = statement.where(_i.workflow == wanted.workflow)
-        if wanted.correlation_key is not None:
-            statement = statement.where(_i.correlation_key == wanted.correlation_key)
-        if wanted.labels:
-            statement = statement.where(_i.labels.contains(dict(wanted.labels)))
-        return [_instance(row) for row in await self._rows(statement)]
+    async def instances(self, tenant: str, wanted: InstanceFilter, before: UUID | None, limit: int) -> InstancePage:
+        how = narrowed(tenant, wanted, before)
+        window = select(schema.instance).where(*how.leading).order_by(_i.id.desc()).limit(WINDOW if how.rest else limit + 1).subquery()
+        listed = select(*_instance_columns(window.c)).where(*(make(window.c) for make in how.rest))
+        rows = [_instance(row) for row in await self._rows(listed.order_by(window.c.id.desc()).limit(limit + 1))]
+        if len(rows) > limit:
+            return InstancePage(rows[:limit], rows[limit - 1].id)
+        last = None
+        if how.rest:
+            # Nothing more in this window; the next page begins below it, if there is anything.
+            last = await self._row(select(_i.id).where(*how.leading).order_by(_i.id.desc()).offset(WINDOW - 1).limit(1))
+        return InstancePage(rows, None if last is None else last.id)
 
     async def live_with(self, tenant: str, correlation_key: str, limit: int) -> list[UUID]:
         of_key = (_i.tenant == tenant, _i.correlation_key == correlation_key, _i.ended_at.is_(None))
@@ -154,15 +160,6 @@ class PostgresQueries(PostgresUsage):
 
 def _this(tenant: str, id: UUID) -> tuple[Any, ...]:
     return _i.shard == shard_of(id), _i.id == id, _i.tenant == tenant
-
-
-def _with_status(statement: Select[Any], status: str) -> Select[Any]:
-    # What waits is running for the engine; the row says for what it waits.
-    if status == InstanceStatus.WAITING:
-        return statement.where(_i.status.in_((InstanceStatus.RUNNING.value, status)), _i.waiting_for.is_not(None))
-    if status == InstanceStatus.RUNNING:
-        return statement.where(_i.status == status, _i.waiting_for.is_(None))
-    return statement.where(_i.status == status)
 
 
 def _approvals() -> Select[Any]:

@@ -152,6 +152,8 @@ instance = Table(
     Index("instance_list", "tenant", text("id DESC")),
     Index("instance_status", "tenant", "status", text("id DESC")),
     Index("instance_workflow", "tenant", "workflow", text("id DESC")),
+    Index("instance_trace", "tenant", "trace_id", text("id DESC")),
+    Index("instance_error", "tenant", text("(error ->> 'type')"), text("id DESC"), postgresql_where=text("error IS NOT NULL")),
     Index("instance_correlation", "tenant", "correlation_key", text("id DESC"), postgresql_where=text("correlation_key IS NOT NULL")),
     Index(
         "instance_live_correlation",

@@ -46,6 +46,7 @@ from agiwo.ports.executor import Executor
 from agiwo.ports.keys import KeyStore
 from agiwo.ports.last_good import LastGood
 from agiwo.ports.notifier import Notifier
+from agiwo.ports.oversight import Oversight
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
@@ -61,6 +62,7 @@ from agiwo.settings.parts import ChannelSetting, SettingsRefused
 from agiwo.store.answered import PostgresAnsweredCalls
 from agiwo.store.keys import PostgresKeys
 from agiwo.store.last_good import PostgresLastGood
+from agiwo.store.oversight import PostgresOversight
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
@@ -98,6 +100,7 @@ class Storage:
     records: Records
     workflows: WorkflowStore
     queries: Queries
+    oversight: Oversight
     answered: AnsweredCalls
     last_good: LastGood
     keys: KeyStore
@@ -228,6 +231,7 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
             records=PostgresRecords(pool, clock),
             workflows=PostgresWorkflows(pool),
             queries=PostgresQueries(pool),
+            oversight=PostgresOversight(pool),
             answered=PostgresAnsweredCalls(pool),
             last_good=PostgresLastGood(pool),
             keys=PostgresKeys(pool),
@@ -303,6 +307,7 @@ async def running(
         records=storage.records,
         workflows=storage.workflows,
         queries=storage.queries,
+        oversight=storage.oversight,
         answered=storage.answered,
         keys=storage.keys,
         breakers=breakers,
