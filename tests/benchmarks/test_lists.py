@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import asyncpg
 import pytest
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from agiwo.ports.oversight import AuditFilter
 from agiwo.ports.queries import InstanceFilter
@@ -69,7 +71,9 @@ async def million(module_database: str) -> AsyncIterator[str]:
 
 
 class Explained(PostgresQueries):
-    """Keeps the plan of what it asks."""
+    """Keeps the plan of what it asks: the statement goes to the database a second time, behind EXPLAIN."""
+
+    plans: ClassVar[list[dict[str, Any]]] = []
 
     async def _rows(self, statement: Any) -> Any:
         await self._explain(statement)
@@ -81,13 +85,20 @@ class Explained(PostgresQueries):
 
     async def _explain(self, statement: Any) -> None:
         async with self._engine.connect() as connection:
-            compiled = statement.compile(connection.engine)
-            raw = await connection.get_raw_connection()
-            values = [compiled.params[name] for name in compiled.positiontup or ()]
-            (found,) = await raw.driver_connection.fetchval(f"EXPLAIN (FORMAT JSON) {compiled}", *values)
+            (found,) = (await connection.execute(Explain(statement))).scalar_one()
             self.plans.append(found["Plan"])
 
-    plans: list[dict[str, Any]] = []
+
+class Explain(Executable, ClauseElement):
+    inherit_cache = False
+
+    def __init__(self, statement: Any) -> None:
+        self.statement = statement
+
+
+@compiles(Explain)
+def _compile_explain(element: Explain, compiler: Any, **more: Any) -> str:
+    return f"EXPLAIN (FORMAT JSON) {compiler.process(element.statement, **more)}"
 
 
 def scans(node: dict[str, Any]) -> list[str]:
