@@ -32,8 +32,10 @@ async def test_a_trace_is_found_by_each_filter_and_by_all_of_them(world: World) 
         f"&status=SUCCESS&workflow=echo&version=1.0&trace_id={trace}&correlation_key=order-7&label=team:blue&started_by=key:ops",
     ):  # fmt: skip
         assert id in [item["instance_id"] for item in await found(world, query)], query
-    for query in (f"&trace_id={'0' * 31}1", "&correlation_key=order-8", "&label=team:red", "&workflow=report", "&version=2", "&status=FAILED",
-                  "&started_by=key:nobody", f"&until={started.replace('+', '%2B')}", "&error=Timeout"):  # fmt: skip
+    for query in (
+        f"&trace_id={'0' * 31}1", "&correlation_key=order-8", "&label=team:red", "&workflow=report", "&version=2", "&status=FAILED",
+        "&started_by=key:nobody", f"&until={started.replace('+', '%2B')}", "&error=Timeout",
+    ):  # fmt: skip
         assert id not in [item["instance_id"] for item in await found(world, query)], query
     (item,) = await found(world, f"&trace_id={trace}")
     assert item["seconds"] >= 0

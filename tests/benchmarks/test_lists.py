@@ -35,7 +35,8 @@ SELECT (n % 256)::smallint,
        now(), CASE WHEN n % 10 <> 0 THEN now() END, CASE WHEN n % 20 = 0 THEN 'approval of a' END
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO agiwo.audit (tenant, id, actor, action, object)
-SELECT 't' || n % 4, ('019' || lpad(to_hex(n), 9, '0') || '7000800' || lpad(to_hex(n), 13, '0'))::uuid, 'key:' || n % 7, 'cancel', 'instance/' || n
+SELECT 't' || n % 4, ('019' || lpad(to_hex(n), 9, '0') || '7000800' || lpad(to_hex(n), 13, '0'))::uuid, 'key:' || n % 7, 'cancel',
+       'instance/' || n
 FROM generate_series(1, {ROWS}) AS n;
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Query
-from pydantic import AwareDatetime, StringConstraints
+from pydantic import AwareDatetime, BeforeValidator, StringConstraints
 
 from agiwo.errors import InvalidInput, Problem
 from agiwo.machine.state import InstanceStatus
@@ -14,7 +14,16 @@ from agiwo.ports.queries import InstanceFilter
 LabelText = Annotated[str, StringConstraints(pattern="^[^:]+:", max_length=400)]
 Name = Annotated[str | None, Query(min_length=1, max_length=128)]
 Text = Annotated[str | None, Query(min_length=1, max_length=256)]
-Moment = Annotated[AwareDatetime | None, Query(description="RFC 3339 with a zone, as 2026-11-30T08:00:00Z")]
+
+
+def _written(value: object) -> object:
+    """Only what is written as a time: a bare number could be seconds or milliseconds."""
+    if isinstance(value, str) and "T" not in value.upper():
+        raise ValueError("expected RFC 3339 with a zone, as 2026-11-30T08:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime | None, BeforeValidator(_written), Query(description="RFC 3339 with a zone, as 2026-11-30T08:00:00Z")]
 
 
 def instance_filter(
