@@ -34,7 +34,7 @@ from agiwo.api.routing import (
 )
 from agiwo.api.streams import Streams
 from agiwo.definition import graph_json, graph_mermaid
-from agiwo.errors import ServiceError
+from agiwo.errors import Problem, ServiceError
 from agiwo.machine.state import InstanceStatus
 from agiwo.service.callers import Caller
 from agiwo.service.changes import Change
