@@ -121,3 +121,29 @@ async def test_invariants_hold_and_a_broken_one_is_named(world: World, module_da
     finally:
         await connection.execute("DELETE FROM agiwo.approval WHERE instance_id = $1", view["instance_id"])
         await connection.close()
+
+
+async def test_limits_say_what_is_taken_of_them(world: World) -> None:
+    view = await world.run("report", input={"week": "5"})
+    said = (await world.client.get("/v1/admin/limits")).json()
+    assert said["node"] == "api-tests"
+    items = {item["name"]: item for item in said["items"]}
+    assert set(items) == {"instances", "uncommitted_steps", "tool_threads", "tool_processes"}
+    assert all(0 <= item["in_use"] <= item["limit"] for item in items.values())
+    assert view["status"] == "WAITING"
+
+
+async def test_an_operator_holds_a_circuit_open_sees_it_and_closes_it(world: World) -> None:
+    at = "/v1/admin/breakers/http.request"
+    assert (await world.client.post(f"{at}/reset?key=shop.example.com", json={})).status_code == 404
+    tried = await world.client.post(f"{at}/open?key=shop.example.com&dry_run=true", json={"seconds": 60})
+    assert (tried.status_code, tried.json()["dry_run"]) == (200, True)
+    assert (await world.client.get("/v1/admin/breakers")).json()["items"] == []
+    assert (await world.client.post(f"{at}/open?key=shop.example.com", json={"seconds": 60, "reason": "moving"})).status_code == 200
+    (circuit,) = (await world.client.get("/v1/admin/breakers")).json()["items"]
+    assert (circuit["name"], circuit["key"], circuit["state"]) == ("http.request", "shop.example.com", "open")
+    assert (await world.stranger.get("/v1/admin/breakers")).json()["items"] == []
+    assert (await world.stranger.post(f"{at}/reset?key=shop.example.com", json={})).status_code == 404
+    assert (await world.client.post(f"{at}/open", json={"seconds": 0})).status_code == 422
+    assert (await world.client.post(f"{at}/reset?key=shop.example.com", json={"reason": "back"})).json()["state"] == "closed"
+    assert (await world.client.get("/v1/admin/breakers")).json()["items"] == []

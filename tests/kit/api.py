@@ -38,7 +38,10 @@ from agiwo.store.workflows import PostgresWorkflows
 from agiwo.toolkit import tool
 from agiwo.tools.builtin import standard_registry
 from agiwo.tools.context import ToolContext
+from agiwo.tools.processes import ToolProcesses
+from agiwo.tools.threads import ToolThreads
 from agiwo.wiring.callbacks import callback_urls
+from agiwo.wiring.limits import limits_of
 from agiwo.wiring.signals import SignalsFromSteps
 
 ECHO = """\
@@ -199,6 +202,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         workflows=PostgresWorkflows(pool),
         queries=queries,
         oversight=PostgresOversight(pool),
+        limits=limits_of(engine, ToolThreads(), ToolProcesses(), {}),
         answered=PostgresAnsweredCalls(pool),
         keys=PostgresKeys(pool),
         breakers=Breakers(clock),

@@ -21,6 +21,7 @@ from agiwo.api import documents
 from agiwo.api.answers import plain_problem, problem, store_away
 from agiwo.api.approvals import approval_routes
 from agiwo.api.callbacks import callback_routes
+from agiwo.api.control import control_routes
 from agiwo.api.drafts import draft_routes
 from agiwo.api.guard import Guard, Seen
 from agiwo.api.instances import instance_routes
@@ -89,6 +90,7 @@ def create_app(
         operator_routes(services, metrics),
         usage_routes(services),
         oversight_routes(services),
+        control_routes(services),
         key_routes(services),
     ):
         app.include_router(routes)

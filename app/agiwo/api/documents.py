@@ -436,6 +436,35 @@ SCHEMAS: Mapping[str, Schema] = {
         },
         "Every incarnation of a node that is known.",
     ),
+    "Limits": _object(
+        {
+            "node": _TEXT,
+            "items": {
+                "type": "array",
+                "items": _object(
+                    {"name": _TEXT, "scope": {"enum": ["node", "model"]}, "limit": _COUNT, "in_use": _MAYBE_COUNT, "queued": _MAYBE_COUNT}
+                ),
+            },
+        },
+        "What may be had at once, and what of it is taken; null where nobody counts.",
+    ),
+    "Circuit": _object(
+        {
+            "name": _TEXT,
+            "key": _TEXT,
+            "state": {"enum": ["closed", "open", "half_open"]},
+            "failures": _COUNT,
+            "opens_at": _COUNT,
+            "opened_at": _MAYBE_TIME,
+            "next_probe_at": _MAYBE_TIME,
+            "probing": {"type": "boolean"},
+            "last_error": ref("Failure"),
+            "actions": {"type": "array", "items": _TEXT},
+        },
+        "A circuit breaker on one node.",
+        optional=("failures", "opens_at", "opened_at", "next_probe_at", "probing", "last_error", "actions"),
+    ),
+    "CircuitPage": _page("Circuit"),
     "Queues": _object(
         {
             "ready": _COUNT,

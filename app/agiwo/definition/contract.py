@@ -108,5 +108,5 @@ class ToolContract:
 
     @property
     def digest(self) -> str:
-        """Changes when anything that a caller or an approver relies on changes."""
-        return digest(self.to_json())
+        """Changes when anything that a caller or an approver relies on changes; when calls are held back is the operator's matter."""
+        return digest({name: value for name, value in self.to_json().items() if name != "breaker"})

@@ -115,6 +115,16 @@ class Attempts:
             self._waiting.append(attempt)
             self.admit()
 
+    @property
+    def most(self) -> int:
+        """How many calls may stand between effect and commit."""
+        return self._most
+
+    @property
+    def queued(self) -> int:
+        """How many calls wait for a place."""
+        return len(self._waiting)
+
     def drain(self) -> None:
         """Make no further call; what has not begun is handed back as such, so that nobody has to wonder what became of it."""
         self.draining = True

@@ -6,9 +6,11 @@ It reads; whoever wants to change something goes through the verbs of instances,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
+from agiwo.ports.limits import LimitSource
 from agiwo.ports.oversight import MOST_COUNTED, AuditFilter, AuditRow, NodeRow, Oversight, Violation
 from agiwo.ports.queries import InstanceFilter
 from agiwo.service.callers import ADMIN, OPERATOR, Caller
@@ -26,10 +28,11 @@ PROMISES: Mapping[str, str] = {
 
 
 class Overseeing:
-    """The reads of operators."""
+    """The reads of operators; `limits` tells those of this process."""
 
-    def __init__(self, oversight: Oversight) -> None:
+    def __init__(self, oversight: Oversight, limits: LimitSource) -> None:
         self._oversight = oversight
+        self._limits = limits
 
     async def summary(self, caller: Caller, wanted: InstanceFilter) -> dict[str, Any]:
         """Counts and durations over the newest instances that fit."""
@@ -42,6 +45,11 @@ class Overseeing:
             "by_error": dict(found.by_error),
             "seconds": dict(found.seconds),
         }
+
+    def limits(self, caller: Caller) -> list[dict[str, Any]]:
+        """What this node may have at once, and what of it is taken. Raises Denied for a caller who is no operator."""
+        caller.need(OPERATOR)
+        return [asdict(state) for state in self._limits()]
 
     async def nodes(self, caller: Caller) -> list[dict[str, Any]]:
         """Every node that is known. Raises Denied for a caller who is no admin."""

@@ -15,6 +15,7 @@ from agiwo.engine.node import Engine
 from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.breakers import BreakerSwitch
 from agiwo.ports.keys import KeyStore
+from agiwo.ports.limits import LimitSource
 from agiwo.ports.oversight import Oversight
 from agiwo.ports.progress import Progress
 from agiwo.ports.queries import Queries
@@ -59,6 +60,7 @@ class Services:
     steering: Steering
     usage: UsageReading
     overseeing: Overseeing
+    node: str
     approvals: Approvals
     callbacks: Callbacks
     links: ApprovalLinks
@@ -85,6 +87,7 @@ def build_services(
     workflows: WorkflowStore,
     queries: Queries,
     oversight: Oversight,
+    limits: LimitSource,
     answered: AnsweredCalls,
     keys: KeyStore,
     breakers: BreakerSwitch,
@@ -125,7 +128,8 @@ def build_services(
         following=following,
         steering=Steering(instances, records, engine.poke),
         usage=UsageReading(queries, clock),
-        overseeing=Overseeing(oversight),
+        node=engine.name,
+        overseeing=Overseeing(oversight, limits),
         approvals=Approvals(queries, records, catalog, clock, engine.poke),
         callbacks=Callbacks(CallbackLinks(signer, public_url), instances, records, clock, engine.poke),
         links=ApprovalLinks(signer, public_url),

@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -37,6 +37,8 @@ class ToolProcesses:
     """At most `size` isolated calls at once; belongs to the event loop that first uses it."""
 
     def __init__(self, size: int = 8) -> None:
+        self.size = size
+        self.in_use = 0
         self._free = asyncio.Semaphore(size)
         self._idle: defaultdict[str, list[asyncio.subprocess.Process]] = defaultdict(list)
 
@@ -51,7 +53,7 @@ class ToolProcesses:
             raise StepError(
                 f"{tool.name} stands in the program itself; only a tool of a module can run in a process of its own", not_done=True
             )
-        async with self._free:
+        async with self._place():
             process = self._idle[module].pop() if self._idle[module] else await _begin()
             try:
                 result = await _asked(process, tool, module, given, context)
@@ -63,6 +65,15 @@ class ToolProcesses:
                 raise
             await self._keep(module, process)
         return kept(tool, result)
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        async with self._free:
+            self.in_use += 1
+            try:
+                yield
+            finally:
+                self.in_use -= 1
 
     async def close(self) -> None:
         """End every child."""

@@ -16,6 +16,8 @@ class ToolThreads:
     """At most `size` sync functions at once; belongs to the event loop that first uses it."""
 
     def __init__(self, size: int = 32) -> None:
+        self.size = size
+        self.in_use = 0
         self._free = asyncio.Semaphore(size)
 
     async def run(self, function: Callable[[], Any]) -> Any:
@@ -24,11 +26,12 @@ class ToolThreads:
         Cancelled, it stops waiting at once; the function runs on, keeps its place until it returns, and what it gives is dropped.
         """
         await self._free.acquire()
+        self.in_use += 1
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 
         def settle(value: Any, error: BaseException | None) -> None:
-            self._free.release()
+            self._leave()
             if done.cancelled():
                 return
             if error is None:
@@ -53,6 +56,10 @@ class ToolThreads:
         try:
             threading.Thread(target=contextvars.copy_context().run, args=(work,), name="agiwo-tool", daemon=True).start()
         except RuntimeError:
-            self._free.release()
+            self._leave()
             raise
         return await done
+
+    def _leave(self) -> None:
+        self.in_use -= 1
+        self._free.release()

@@ -75,6 +75,7 @@ from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
 from agiwo.wiring.callbacks import callback_urls
 from agiwo.wiring.channels import Channel, Channels, Members
+from agiwo.wiring.limits import limits_of
 from agiwo.wiring.shared import Shared, progress_of, shared_over_redis
 from agiwo.wiring.signals import SignalsFromSteps
 
@@ -308,6 +309,7 @@ async def running(
         workflows=storage.workflows,
         queries=storage.queries,
         oversight=storage.oversight,
+        limits=limits_of(engine, threads, processes, world.profiles),
         answered=storage.answered,
         keys=storage.keys,
         breakers=breakers,
