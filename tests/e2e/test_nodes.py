@@ -48,7 +48,7 @@ FLOW = """
 workflow:
   id: visit
   version: "1"
-  inputs: {type: object, properties: {name: {type: string}}, required: [name]}
+  input_schema: {type: object, properties: {name: {type: string}}, required: [name]}
   steps:
     - {id: gate, type: tool_call, tool: gate.pass, parameters: {name: "{{ input.name }}"}, timeout: 100s}
     - {id: sign, type: tool_call, tool: gate.sign, parameters: {name: "{{ input.name }}"}}
@@ -72,14 +72,15 @@ def test_what_a_killed_node_left_goes_on_at_the_other_and_nothing_unsafe_is_done
         ids = {}
         for n in range(10):
             begun = (to_killed if n % 2 else to_other).post("/v1/workflows/visit/trigger", json={"input": {"name": f"guest-{n}"}})
+            assert begun.status_code == 202, begun.text + "".join(other.seen)
             ids[f"guest-{n}"] = begun.json()["instance_id"]
         while len(marks(tmp_path)) < len(ids):
             pass
         killed.end(signal.SIGKILL)
         (tmp_path / "open").touch()
-        # Who follows on the other node hears of what the killed one had begun.
         for id in ids.values():
-            view = to_other.get(f"/v1/instances/{id}?wait=60s", timeout=70).json()
+            while (view := to_other.get(f"/v1/instances/{id}").json())["ended_at"] is None:
+                pass
             assert view["status"] == "SUCCESS", json.dumps(view)
         redis_server.stop()
         try:
