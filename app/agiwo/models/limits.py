@@ -1,6 +1,6 @@
-"""Limits on calls of models kept by this node for itself.
+"""Limits on calls of models: rates as they are counted for all nodes, places and pauses kept by this node for itself.
 
-Forgets everything with the process, and knows nothing of other nodes.
+Forgets with the process what it keeps, and knows nothing of who else counts.
 """
 
 from __future__ import annotations
@@ -10,33 +10,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
-from limits import RateLimitItemPerMinute
-from limits.aio.storage import MemoryStorage
-from limits.aio.strategies import MovingWindowRateLimiter, RateLimiter, SlidingWindowCounterRateLimiter
-
 from agiwo.clock import Clock
 from agiwo.errors import StepError
 from agiwo.ports.model_limits import Allowance, Permit
+from agiwo.ports.rates import RateLimits
 
 #: Seconds over which those that waited for the end of a pause come back, at most.
 SPREAD = 2.0
-#: Seconds between two looks at a full window.
-_LOOK = 0.05
+MINUTE = 60
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class LocalModelLimits:
-    """A ModelLimits of one node. `random` spreads those that come back after a pause; `sleep` waits so many seconds."""
+    """A ModelLimits of one node over `rates`. `random` spreads those that come back after a pause; `sleep` waits so many seconds."""
 
-    def __init__(self, clock: Clock, random: Random, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, clock: Clock, random: Random, rates: RateLimits, sleep: Sleep = asyncio.sleep) -> None:
         self._clock = clock
         self._random = random
         self._sleep = sleep
-        storage = MemoryStorage()
-        self._calls: RateLimiter = MovingWindowRateLimiter(storage)
-        # A moving window would keep one entry a token.
-        self._tokens: RateLimiter = SlidingWindowCounterRateLimiter(storage)
+        self._rates = rates
         self._places: dict[str, asyncio.Semaphore] = {}
         self._pauses: dict[str, tuple[float, float]] = {}
 
@@ -54,16 +47,15 @@ class LocalModelLimits:
             await self._pause(key, ends)
             charged = 0 if allowance.tpm is None else min(tokens, allowance.tpm)
             if allowance.rpm is not None:
-                await self._window(self._calls, RateLimitItemPerMinute(allowance.rpm), f"{key}/calls", 1, ends)
+                await self._window(f"{key}/calls", allowance.rpm, 1, ends)
             if allowance.tpm is not None:
-                await self._window(self._tokens, RateLimitItemPerMinute(allowance.tpm), f"{key}/tokens", charged, ends)
+                await self._window(f"{key}/tokens", allowance.tpm, charged, ends)
             permit = Permit(tokens)
             try:
                 yield permit
             finally:
                 if allowance.tpm is not None and permit.tokens > charged:
-                    item = RateLimitItemPerMinute(allowance.tpm)
-                    await self._tokens.hit(item, f"{key}/tokens", cost=min(permit.tokens - charged, allowance.tpm))
+                    await self._rates.charge(f"model:{key}/tokens", allowance.tpm, MINUTE, permit.tokens - charged)
 
     async def _place(self, stack: AsyncExitStack, key: str, most: int, ends: float) -> None:
         places = self._places.setdefault(f"{key}/{most}", asyncio.Semaphore(most))
@@ -85,13 +77,11 @@ class LocalModelLimits:
         if due > now:
             await self._sleep(due - now)
 
-    async def _window(self, window: RateLimiter, item: RateLimitItemPerMinute, name: str, cost: int, ends: float) -> None:
-        while not await window.hit(item, name, cost=cost):
-            # The library tells its own time of day, so only the span until then is taken from it.
-            wait = max(_LOOK, (await window.get_window_stats(item, name)).reset_time - self._clock.now())
+    async def _window(self, name: str, limit: int, cost: int, ends: float) -> None:
+        while wait := await self._rates.acquire(f"model:{name}", limit, MINUTE, cost):
             now = self._clock.monotonic()
             if now + wait > ends:
-                raise _held_back(f"the limit of {item.amount} a minute is used up ({name})", wait)
+                raise _held_back(f"the limit of {limit} a minute is used up ({name})", wait)
             await self._sleep(wait)
 
 

@@ -22,7 +22,7 @@ from agiwo.definition.report import nearest
 from agiwo.definition.yaml_text import Place, locate, read_text
 from agiwo.errors import Problem
 from agiwo.outbound.guard import Guard
-from agiwo.settings.parts import ApiKeySetting, BreakerSetting, ChannelSetting, ConnectionSetting, SettingsRefused
+from agiwo.settings.parts import ApiKeySetting, BreakerSetting, ChannelSetting, ConnectionSetting, RateSetting, SettingsRefused
 from agiwo.values import pointer, shown
 
 PREFIX = "AGIWO_"
@@ -70,6 +70,7 @@ class Settings(BaseSettings):
     connections: dict[str, ConnectionSetting] = Field(default_factory=dict)
     llm_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
     breakers: dict[str, BreakerSetting] = Field(default_factory=dict)
+    rates: dict[str, RateSetting] = Field(default_factory=dict)
     channels: dict[str, ChannelSetting] = Field(default_factory=dict)
     roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 

@@ -103,6 +103,13 @@ class BreakerSetting(Part):
     open_for: float | None = Field(None, gt=0, le=86_400)
 
 
+class RateSetting(Part):
+    """How often a tool may be called: `limit` calls in `per` seconds."""
+
+    limit: int = Field(ge=1, le=1_000_000)
+    per: int = Field(60, ge=1, le=86_400)
+
+
 #: What each kind of channel takes besides `kind` and `tenants`.
 CHANNEL_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mail": ("connection", "to"),

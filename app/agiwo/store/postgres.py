@@ -23,6 +23,7 @@ class PostgresStore:
     """An InstanceStore. `url` is any form of Postgres URL; `lease` is the first lease in seconds, `command_timeout` bounds every answer.
 
     `node_incarnation` (63 random bits) names the first incarnation, by default a random one; every later `join` takes a new one.
+    `nodes` is how many were alive when the dead were last looked for.
     """
 
     def __init__(self, url: str, *, node_incarnation: int | None = None, lease: float = 10.0, command_timeout: float = 10.0) -> None:
@@ -35,6 +36,7 @@ class PostgresStore:
         self._lease = lease
         self._node = secrets.randbits(63) if node_incarnation is None else node_incarnation
         self._joined = False
+        self.nodes = 1
 
     @property
     def incarnation(self) -> int:
@@ -109,6 +111,7 @@ class PostgresStore:
     async def reap(self) -> None:
         await self._reap("bury_expired_nodes")
         await self._free()
+        self.nodes = (await self._reap("count_living_nodes"))[0][0]
         await self._reap("forget_the_dead")
         await self._reap("forget_expired_promises")
         await self._reap("forget_answered_calls")

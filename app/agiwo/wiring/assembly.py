@@ -27,8 +27,10 @@ from agiwo.errors import AgiwoError, ServiceError, StepError, Unavailable
 from agiwo.executors.breakers import Breakers
 from agiwo.executors.guarded import MODELS, GuardedCalls, model_circuit, tool_circuit
 from agiwo.executors.llm_task import ModelTasks
+from agiwo.executors.rated import Rate, RatedCalls
 from agiwo.executors.recalling import RecallingCalls
 from agiwo.executors.tool_call import ToolCalls
+from agiwo.leases.local_rates import LocalRateLimits
 from agiwo.models.contract import ProfileContract
 from agiwo.models.limits import LocalModelLimits
 from agiwo.models.profile import ModelProfile
@@ -95,7 +97,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The faces of one storage, and what nodes share over Redis (None: one node, or nodes that do without)."""
+    """The faces of one storage, how many nodes are on it, and what they share over Redis (None: one node, or they do without)."""
 
     instances: InstanceStore
     records: Records
@@ -105,6 +107,7 @@ class Storage:
     answered: AnsweredCalls
     last_good: LastGood
     keys: KeyStore
+    nodes: Callable[[], int] = lambda: 1
     shared: Shared | None = None
 
 
@@ -226,7 +229,9 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
         stack.push_async_callback(store.close)
         shared = None
         if settings.redis_url is not None:
-            shared = await stack.enter_async_context(shared_over_redis(settings.redis_url.get_secret_value(), clock, log))
+            shared = await stack.enter_async_context(
+                shared_over_redis(settings.redis_url.get_secret_value(), clock, log, lambda: store.nodes)
+            )
         yield Storage(
             instances=store,
             records=PostgresRecords(pool, clock),
@@ -236,6 +241,7 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
             answered=PostgresAnsweredCalls(pool),
             last_good=PostgresLastGood(pool),
             keys=PostgresKeys(pool),
+            nodes=lambda: store.nodes,
             shared=shared,
         )
 
@@ -261,7 +267,8 @@ async def running(
     shared = storage.shared
     signer = Signer([secret_key.encode()])
     catalog = Catalog(storage.records, world.registry.contracts, clock)
-    limits = LocalModelLimits(clock, random)
+    rates = LocalRateLimits(clock, storage.nodes) if shared is None else shared.rates
+    limits = LocalModelLimits(clock, random, rates)
     models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets, limits=limits)
     threads = ToolThreads(settings.threads)
     processes = ToolProcesses(settings.threads)
@@ -280,7 +287,8 @@ async def running(
         log=log.tool,
     )
     breakers = Breakers(clock, policies=settings.breaker_policies(), news=None if shared is None else shared.news)
-    recalling = RecallingCalls(GuardedCalls(tools, breakers, tool_circuit), storage.last_good, clock)
+    rated = RatedCalls(tools, rates, {name: Rate(one.limit, one.per) for name, one in settings.rates.items()})
+    recalling = RecallingCalls(GuardedCalls(rated, breakers, tool_circuit), storage.last_good, clock)
     executors: Mapping[Kind, Executor] = {Kind.TOOL_CALL: recalling, Kind.LLM_TASK: GuardedCalls(models, breakers, model_circuit)}
     told = None if shared is None else progress_of(shared.progress)
     engine = Engine(

@@ -1,4 +1,4 @@
-"""What nodes share over Redis, each part with its way without: leases, hints, live progress, news of circuits.
+"""What nodes share over Redis, each part with its way without: leases, hints, live progress, news of circuits, rates.
 
 It opens one way to Redis for all of them, says once when that goes and comes, and keeps nothing that would be missed.
 """
@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 from agiwo.clock import Clock
 from agiwo.engine.events import Event, Happening, Observe
+from agiwo.leases.local_rates import LocalRateLimits
 from agiwo.leases.redis_leases import RedisShardLeases
 from agiwo.leases.redis_link import RedisLink
 from agiwo.leases.redis_news import RedisBreakerNews
 from agiwo.leases.redis_progress import RedisProgress
+from agiwo.leases.redis_rates import RedisRateLimits
 from agiwo.leases.redis_wakeup import RedisWakeup
 from agiwo.ports.progress import Progress
+from agiwo.ports.rates import RateLimits
 from agiwo.telemetry.log import Log
 from agiwo.telemetry.metrics import Metrics
 
@@ -31,6 +34,7 @@ class Shared:
     wakeup: RedisWakeup
     progress: RedisProgress
     news: RedisBreakerNews
+    rates: RateLimits
 
     def show(self, metrics: Metrics) -> None:
         """Add their numbers."""
@@ -40,10 +44,11 @@ class Shared:
 
 
 @asynccontextmanager
-async def shared_over_redis(url: str, clock: Clock, log: Log) -> AsyncIterator[Shared]:
-    """The parts over the Redis at `url`, which need not be there."""
+async def shared_over_redis(url: str, clock: Clock, log: Log, nodes: Callable[[], int]) -> AsyncIterator[Shared]:
+    """The parts over the Redis at `url`, which need not be there; `nodes` says how many share what it would count."""
     link = RedisLink(url, changed=_teller(clock, log))
-    shared = Shared(link, RedisShardLeases(link), RedisWakeup(link), RedisProgress(link), RedisBreakerNews(link))
+    rates = RedisRateLimits(link, LocalRateLimits(clock, nodes))
+    shared = Shared(link, RedisShardLeases(link), RedisWakeup(link), RedisProgress(link), RedisBreakerNews(link), rates)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(link.close)
         for part in (shared.wakeup, shared.progress, shared.news):

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from agiwo.errors import StepError
+from agiwo.leases.local_rates import LocalRateLimits
 from agiwo.models.limits import SPREAD, LocalModelLimits
 from agiwo.ports.model_limits import Allowance
 from kit.engine import TestClock
@@ -22,7 +23,7 @@ class Waiting:
     def __init__(self) -> None:
         self.clock = TestClock()
         self.waits: list[float] = []
-        self.limits = LocalModelLimits(self.clock, Random(1), self._sleep)
+        self.limits = LocalModelLimits(self.clock, Random(1), LocalRateLimits(self.clock), self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -81,7 +82,7 @@ async def test_after_a_pause_nobody_comes_too_early_and_all_come_spread() -> Non
     came = []
     for number in range(50):
         world = Waiting()
-        world.limits = LocalModelLimits(world.clock, Random(number), world._sleep)
+        world.limits = LocalModelLimits(world.clock, Random(number), LocalRateLimits(world.clock), world._sleep)
         world.limits.cool_down("p/m", 7)
         await world.call(patience=60)
         came.append(world.clock.now() - begun)

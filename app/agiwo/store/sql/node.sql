@@ -48,6 +48,10 @@ UPDATE agiwo.outbox o
 SET owner = NULL
 WHERE o.owner IS NOT NULL AND NOT EXISTS (SELECT FROM agiwo.node n WHERE n.id = o.owner AND n.state = 'alive');
 
+-- name: count_living_nodes
+-- How many share what each may have a part of.
+SELECT count(*) FROM agiwo.node WHERE state = 'alive';
+
 -- name: forget_the_dead
 -- Nodes that ended a day ago are of no interest; an owner without a row counts as dead.
 DELETE FROM agiwo.node WHERE state <> 'alive' AND lease_until < now() - interval '1 day';
