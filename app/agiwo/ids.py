@@ -35,6 +35,12 @@ def derived_uuid(near: UUID, *parts: str | int) -> UUID:
     return uuid7((milliseconds + 0.5) / 1000, bits, shard_of(near))
 
 
+def told_id(near: UUID, at: float, *parts: str | int) -> UUID:
+    """An id derived from what it stands for, on the shard of `near`, that sorts by `at` (seconds since 1970)."""
+    seed = hashlib.sha256("\x1f".join([str(near), *map(str, parts)]).encode()).digest()
+    return uuid7(at, int.from_bytes(seed[:9], "big"), shard_of(near))
+
+
 def idempotency_key(instance: UUID, path: str) -> str:
     """The key that all attempts of one step run hand to their tool; `path` holds the iteration, so each run has its own."""
     return hashlib.sha256(f"{instance}\x1f{path}".encode()).hexdigest()[:40]

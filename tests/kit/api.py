@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,19 +22,25 @@ from agiwo.executors.breakers import Breakers
 from agiwo.executors.tool_call import ToolCalls
 from agiwo.machine.commands import StartAttempt, StartProbe
 from agiwo.machine.reports import Failed, Succeeded
+from agiwo.outbound.guard import Guard
+from agiwo.outbound.http import HttpCalls
 from agiwo.ports.executor import Circumstances, Executor, ProbeAnswer
 from agiwo.service.callers import ApiKey, ApiKeys
 from agiwo.service.definitions import Catalog
+from agiwo.service.instances import Instances
 from agiwo.service.keyring import KeyRing
 from agiwo.service.services import Services, build_services
 from agiwo.service.tokens import CallbackLinks, Signer
+from agiwo.settings import Settings
 from agiwo.store.answered import PostgresAnsweredCalls
+from agiwo.store.deliveries import PostgresDeliveries
 from agiwo.store.keys import PostgresKeys
 from agiwo.store.oversight import PostgresOversight
 from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
 from agiwo.store.records import PostgresRecords
+from agiwo.store.webhooks import PostgresWebhooks
 from agiwo.store.workflows import PostgresWorkflows
 from agiwo.toolkit import tool
 from agiwo.tools.builtin import standard_registry
@@ -43,6 +50,7 @@ from agiwo.tools.threads import ToolThreads
 from agiwo.wiring.callbacks import callback_urls
 from agiwo.wiring.limits import limits_of
 from agiwo.wiring.signals import SignalsFromSteps
+from agiwo.wiring.webhooks import webhook_notifiers, webhook_parts
 
 ECHO = """\
 workflow:
@@ -134,6 +142,28 @@ async def print_out(text: str, url: str, ctx: ToolContext) -> dict[str, Any]:
 TAKEN_ON: dict[str, str] = {}
 
 
+#: The secret of every hook and channel of the tests.
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+HOOKS: Any = {
+    "shop": {
+        "secret": SECRET,
+        "workflow": "echo",
+        "input": {"word": "{{ payload.order.word }}"},
+        "correlation_key": "{{ payload.order.id }}",
+    },
+    "strangers": {"secret": SECRET, "workflow": "echo", "tenant": "other"},
+    "paid": {
+        "secret": SECRET,
+        "signal": {"event": "payment.{{ payload.kind }}", "payload": "{{ payload.data }}", "correlation_key": "{{ payload.order }}"},
+    },
+    "paid_one": {"secret": SECRET, "signal": {"event": "payment.received", "instance": "{{ payload.instance }}"}},
+}
+APPROVAL_CHANNELS: Any = {
+    "chat": {"secret": SECRET, "deciders": ["user:*@example.com"]},
+    "strangers": {"secret": SECRET, "tenant": "other", "deciders": ["user:*@example.com"], "roles": ["admin"]},
+}
+
+
 class Scripted:
     """A model that gives what the test says."""
 
@@ -193,7 +223,12 @@ async def api_world(database: str) -> AsyncIterator[World]:
     def executor_for(kind: Kind) -> Executor:
         return model if kind is Kind.LLM_TASK else tools
 
-    engine = Engine(store, catalog, executor_for, clock, name="api-tests", random=Random(1))
+    key = "0123456789abcdef0123456789abcdef"
+    settings = Settings(hooks=HOOKS, approval_channels=APPROVAL_CHANNELS)
+    hooking = webhook_parts(settings, key, PostgresWebhooks(pool), PostgresDeliveries(pool))
+    posting = HttpCalls(Guard(["127.0.0.1"]))
+    notifiers = webhook_notifiers(hooking, Instances(queries, catalog), posting, clock)
+    engine = Engine(store, catalog, executor_for, clock, name="api-tests", random=Random(1), notifiers=notifiers, feed=hooking.store)
     await engine.start()
     configured = ApiKeys([ApiKey.of("ops", "secret-a"), ApiKey.of("other", "secret-b", "other")])
     services = build_services(
@@ -206,6 +241,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
         answered=PostgresAnsweredCalls(pool),
         keys=PostgresKeys(pool),
         breakers=Breakers(clock),
+        webhooks=hooking,
         catalog=catalog,
         tools=registry.contracts,
         clock=clock,
@@ -228,5 +264,6 @@ async def api_world(database: str) -> AsyncIterator[World]:
     for client in clients:
         await client.aclose()
     await engine.stop()
+    await posting.close()
     await store.close()
     await pool.dispose()

@@ -24,6 +24,7 @@ from agiwo.api.callbacks import callback_routes
 from agiwo.api.control import control_routes
 from agiwo.api.drafts import draft_routes
 from agiwo.api.guard import Guard, Seen
+from agiwo.api.hooks import hook_routes
 from agiwo.api.instances import instance_routes
 from agiwo.api.keys import key_routes
 from agiwo.api.lifecycle import lifecycle_routes
@@ -32,6 +33,7 @@ from agiwo.api.oversight import oversight_routes
 from agiwo.api.signals import signal_routes
 from agiwo.api.streams import STREAMS, Streams
 from agiwo.api.usage import usage_routes
+from agiwo.api.webhooks import webhook_routes
 from agiwo.api.workflows import workflow_routes
 from agiwo.errors import AgiwoError, InvalidInput, Problem
 from agiwo.ports.store import StoreUnavailable
@@ -41,7 +43,16 @@ from agiwo.values import shown
 
 BODY_LIMIT = 10_000_000
 BODY_WITHIN = 30.0
-OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/approve/", "/v1/callbacks/", "/console/static/")
+OPEN_PATHS = (
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/approve/",
+    "/v1/callbacks/",
+    "/v1/hooks/",
+    "/v1/webhooks/approvals/",
+    "/console/static/",
+)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -92,6 +103,8 @@ def create_app(
         oversight_routes(services),
         control_routes(services),
         key_routes(services),
+        hook_routes(services),  # before the webhooks, whose ids stand where a channel's name does
+        webhook_routes(services),
     ):
         app.include_router(routes)
         app.state.routes += routes.routes

@@ -128,6 +128,7 @@ _INSTANCE = _object(
         "ended_at": _MAYBE_TIME,
         "labels": _LABELS,
         "correlation_key": _MAYBE_TEXT,
+        "callback_url": {**_MAYBE_TEXT, "description": "where the instance is sent when it has ended"},
         "current_steps": {"type": "array", "items": _TEXT, "description": "paths of what has begun and not ended"},
         "interrupted_at": {"type": ["string", "null"], "description": "path of the step that a waiting instance stands at"},
         "waiting_for": {"type": "array", "items": _OBJECT},
@@ -143,7 +144,7 @@ _INSTANCE = _object(
         "links": _LINKS,
     },
     "One run of a workflow with everything that it holds now.",
-    optional=("correlation_key", "reason"),
+    optional=("correlation_key", "callback_url", "reason"),
 )
 _INSTANCE_ROW = _object(
     {
@@ -231,6 +232,46 @@ _DRAFT = _object(
         "links": _LINKS,
     },
     "A document that may still have mistakes; it is replaced at will and never started.",
+)
+_WEBHOOK = _object(
+    {
+        "webhook_id": _ID,
+        "url": _TEXT,
+        "events": {"type": "array", "items": _TEXT},
+        "workflow": _MAYBE_TEXT,
+        "description": _MAYBE_TEXT,
+        "header_names": {"type": "array", "items": _TEXT},
+        "include": {"type": "array", "items": {"const": "output"}},
+        "active": {"type": "boolean"},
+        "disabled_reason": _MAYBE_TEXT,
+        "secrets": {"type": "array", "items": _object({"since": _TIME, "until": _MAYBE_TIME}, "A secret that signs at present.")},
+        "created_at": _TIME,
+        "created_by": _MAYBE_TEXT,
+        "updated_at": _TIME,
+        "actions": _ACTIONS,
+        "links": _LINKS,
+    },
+    "Where events are sent, without its secrets.",
+)
+_DELIVERY = _object(
+    {
+        "delivery_id": _ID,
+        "kind": {"type": "string", "description": "`webhook`, `callback` or `notice`"},
+        "target": _TEXT,
+        "type": {"type": "string", "description": "of the event"},
+        "instance_id": {"type": ["string", "null"], "format": "uuid"},
+        "seq": {"type": "integer", "description": "number of the record that it tells of"},
+        "state": {"enum": ["pending", "delivered", "dead"]},
+        "tries": {"type": "integer", "minimum": 0},
+        "last_status": {"type": ["integer", "null"]},
+        "last_error": _MAYBE_TEXT,
+        "created_at": _TIME,
+        "next_try_at": _MAYBE_TIME,
+        "settled_at": _MAYBE_TIME,
+        "event": {"description": "what is or was sent"},
+        "actions": _ACTIONS,
+    },
+    "One event for one webhook. Its id is the `webhook-id` that the receiver sees.",
 )
 _REPORT: Mapping[str, Schema] = {
     "workflow_id": _MAYBE_TEXT,
@@ -531,6 +572,34 @@ SCHEMAS: Mapping[str, Schema] = {
         "properties": {"key": _MAYBE_TEXT},
     },
     "KeyPage": _page("Key"),
+    "Webhook": _WEBHOOK,
+    "NewWebhook": {
+        "allOf": [ref("Webhook")],
+        "description": "A webhook with a new secret; `secret` is shown this once and null when the same call is answered again.",
+        "required": ["secret"],
+        "properties": {"secret": _MAYBE_TEXT},
+    },
+    "WebhookPage": _page("Webhook"),
+    "CallbackSecret": _object({"secret": _MAYBE_TEXT}, "It signs what goes to a `callback_url`; null when the call is repeated."),
+    "Posted": _object({"delivery_id": _ID, "links": _LINKS}, "What is on its way."),
+    "Delivery": _DELIVERY,
+    "DeliveryPage": _page("Delivery"),
+    "HookTaken": {
+        "description": "What a message has started, or to which instances it went as a signal.",
+        "anyOf": [
+            _object({"instance_id": _ID, "workflow_id": _TEXT, "version": _TEXT, "links": _LINKS}),
+            _object(
+                {
+                    "signal_id": _TEXT,
+                    "event": _TEXT,
+                    "instances": {
+                        "type": "array",
+                        "items": _object({"instance_id": _ID, "result": {"enum": ["accepted", "ended", "full"]}}),
+                    },
+                }
+            ),
+        ],
+    },
     "DryRun": _object(
         {
             "dry_run": {"const": True},

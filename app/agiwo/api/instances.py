@@ -72,6 +72,7 @@ class TriggerBody(ChangeBody):
     correlation_key: str | None = Field(default=None, min_length=1, max_length=256)
     interrupt_before: list[StepName] = Field(default_factory=list, max_length=100, description="steps before which the instance stops")
     interrupt_after: list[StepName] = Field(default_factory=list, max_length=100, description="steps after which the instance stops")
+    callback_url: str | None = Field(default=None, min_length=1, max_length=4000, description="gets the instance when it has ended, signed")
 
 
 class ReconcileBody(ChangeBody):
@@ -118,7 +119,7 @@ def _starting(routes: APIRouter, services: Services) -> None:
             asked = fit(TriggerBody, await read_json(request))
             call = TriggerCall(
                 workflow, trace_id, asked.input, asked.context, asked.version, asked.labels, asked.correlation_key,
-                idempotency_key(request), asked.interrupt_before, asked.interrupt_after,
+                idempotency_key(request), asked.interrupt_before, asked.interrupt_after, asked.callback_url,
             )  # fmt: skip
         except ServiceError as exc:
             if not dry_run:

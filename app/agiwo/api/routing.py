@@ -84,6 +84,13 @@ def _principal(request: Request) -> tuple[str, str]:
     return "", f"address:{hashlib.sha256(request.scope['path'].encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
+async def made_once(request: Request, key: CallKey, make: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
+    """What `make` answers, once for this key; the same request again gets the same answer, another one under the key is a Conflict."""
+    repeats: Repeats = request.app.state.repeats
+    result = await repeats.once(key, await _digest(request), make, _kept)
+    return result if isinstance(result, Response) else _again(result)
+
+
 def _is_dry(request: Request) -> bool:
     return request.query_params.get("dry_run", "").lower() in ("true", "1", "yes", "on", "t", "y")
 
@@ -186,6 +193,11 @@ async def read_json(request: Request, *, optional: bool = True) -> Any:
     if not raw and optional:
         return {}
     check_media_type(request)
+    return await read_value(raw)
+
+
+async def read_value(raw: bytes) -> Any:
+    """Bytes as JSON. Raises InvalidInput: `malformed` (400) for what is no JSON or cannot be kept."""
     try:
         return decode_strict(raw) if len(raw) <= _LARGE else await beside(_decoded, raw)
     except ValueRefused as exc:

@@ -14,9 +14,11 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from agiwo.clock import Clock
+from agiwo.engine import telling
 from agiwo.engine.attempts import Attempt, Attempts, not_storable
 from agiwo.engine.events import Event, Happening, Observe
 from agiwo.engine.snapshots import SinceSnapshot
+from agiwo.engine.subscriptions import Subscriptions
 from agiwo.engine.usage import usage_rows
 from agiwo.engine.watching import Watchers
 from agiwo.engine.writer import Writer
@@ -27,7 +29,7 @@ from agiwo.machine.commands import CloseApproval, CloseWait, Command, Record, St
 from agiwo.machine.reports import AttemptEnded, Failed, Outcome, ProbeEnded, Report, Stopped, Succeeded, TimerDue
 from agiwo.machine.state import Instance
 from agiwo.ports.executor import Circumstances, ProbeAnswer
-from agiwo.ports.store import Answer, NewInstance, Verdict, Write, WriteKind
+from agiwo.ports.store import Answer, NewInstance, OutboxRow, Verdict, Write, WriteKind
 from agiwo.values import encode
 
 #: Seconds in memory of what was claimed and is not due by our clock, so that clocks that differ do not keep the database busy.
@@ -53,6 +55,7 @@ class Node(Protocol):
     attempts: Attempts
     writer: Writer
     park_after: float
+    subscriptions: Subscriptions
 
     def ask_inbox(self, held: Held) -> None:
         """Read this instance's inbox soon and hand it to `inbox_read`."""
@@ -96,7 +99,8 @@ class Held:
     """An owned instance. `instance` is the state as decided, `committed` as written; they differ only while a write is in flight."""
 
     __slots__ = (
-        "aside", "begun", "committed", "ended", "epoch", "gone", "id", "inbox_seen", "instance", "mailbox", "new", "node", "reading",
+        "aside", "begun", "callback_url", "committed", "correlation_key", "ended", "epoch", "gone", "id", "inbox_seen", "instance",
+        "mailbox", "new", "node", "reading",
         "refusals", "running", "since", "singly", "taken", "tenant", "timer", "timer_due", "watchers", "where", "writing",
     )  # fmt: skip
 
@@ -108,6 +112,8 @@ class Held:
         self.epoch = epoch
         self.where = where
         self.new: NewInstance | None = None
+        self.correlation_key: str | None = None
+        self.callback_url: str | None = None
         self.begun: asyncio.Future[Verdict] | None = None
         self.ended: list[asyncio.Future[Instance | None]] = []
         self.watchers: Watchers | None = None
@@ -256,12 +262,20 @@ class Held:
             inbox_done=tuple(entry.item for entry in entries if entry.item is not None),
             approvals=rows.approvals,
             closed=rows.closed,
-            outbox=rows.outbox,
+            outbox=(*rows.outbox, *self._told(records, kind)),
             usage=usage_rows(records, instance.workflow.id),
             error=ending.error if ending is not None else None,
             waiting_for=waiting_for(instance) if park else None,
         )
         return Pending(self, write, instance, entries, commands, records)
+
+    def _told(self, records: list[Record], kind: WriteKind) -> Iterable[OutboxRow]:
+        """What others are told of this write, in the same commit."""
+        instance = self.instance
+        if (wanted := self.node.subscriptions.by_tenant.get(self.tenant)) and records:
+            yield from telling.told(self.committed.status, instance, records, self.correlation_key, wanted)
+        if kind is WriteKind.END and self.callback_url is not None:
+            yield telling.callback(instance, self.callback_url, self.node.clock.now())
 
     def _put(self, pending: Pending) -> None:
         self.writing = pending

@@ -19,6 +19,7 @@ from agiwo.engine.held import ASIDE_AGAIN, Entry, Held
 from agiwo.engine.inbox import UnknownItem, to_report
 from agiwo.engine.loops import Loop
 from agiwo.engine.outbox import Keeping, Outbox
+from agiwo.engine.subscriptions import Subscriptions
 from agiwo.engine.takeover import Retrieved, has_orders, retrieve, what_was_lost
 from agiwo.engine.watching import Watch, Watchers
 from agiwo.engine.writer import Writer
@@ -33,6 +34,7 @@ from agiwo.ports.leases import OVERDUE, ShardLeases
 from agiwo.ports.notifier import Notifier
 from agiwo.ports.store import Answer, Claimed, Inbox, InstanceStore, NewInstance, StoreUnavailable, Verdict, Write, WriteKind
 from agiwo.ports.wakeup import Wakeup
+from agiwo.ports.webhooks import SubscriptionFeed
 
 FIRST_EPOCH = 1  # of an instance that this node owns from its first row on
 CLAIM_AT_ONCE = 100
@@ -51,7 +53,7 @@ class Engine:
     `max_uncommitted_steps` how many calls may stand between effect and commit; an instance that has nothing to do for longer than
     `park_after` seconds leaves memory; `keeping` says how long deliveries stay when they are over. `wakeup` carries hints between nodes,
     `leases` say from which shards this one claims at once (None: from all). `observe` hears of everything that happens, before the engine
-    goes on.
+    goes on. `feed` says which webhooks want which events.
     """
 
     attempts: Attempts
@@ -74,6 +76,7 @@ class Engine:
         park_after: float = 2.0,
         notifiers: Mapping[str, Notifier] | None = None,
         keeping: Keeping = Keeping(),  # noqa: B008 - an immutable value
+        feed: SubscriptionFeed | None = None,
         wakeup: Wakeup | None = None,
         leases: ShardLeases | None = None,
         observe: Observe | None = None,
@@ -94,6 +97,7 @@ class Engine:
         self._wakeup = wakeup
         self._leases = leases
         self._outbox = Outbox(store, notifiers or {}, clock, random, self.observe, keeping)
+        self.subscriptions = Subscriptions(feed, clock, self.observe)
         self._held: dict[UUID, Held] = {}
         self._to_take: list[Claimed] = []
         self._asked: set[UUID] = set()
@@ -131,8 +135,9 @@ class Engine:
             may_start=self._trusts_lease,
         )
         await self._join(self.name)
+        await self.subscriptions.round()
         loops = (self._beats, self._reaps, self._claims, self._inboxes)
-        work = [self.writer.run(), *(loop.run() for loop in loops), self._outbox.run()]
+        work = [self.writer.run(), *(loop.run() for loop in loops), self._outbox.run(), self.subscriptions.run()]
         if self._leases is not None:
             work.append(self._leasing.run())
         if self._wakeup is not None:
@@ -218,6 +223,7 @@ class Engine:
         where = Circumstances(id, workflow.id, workflow.version, tenant, new.trace_id)
         held = Held(self, blank(id, workflow, tenant), FIRST_EPOCH, where)
         held.new = new
+        held.correlation_key, held.callback_url = new.correlation_key, new.callback_url
         held.begun = asyncio.get_running_loop().create_future()
         if ended is not None:
             held.ended.append(ended)
@@ -247,6 +253,10 @@ class Engine:
         """There is news for an instance: its inbox moved, or it is due. Here at once, elsewhere by a hint."""
         if not self._heard(id) and self._wakeup is not None:
             self._wakeup.tell(id)
+
+    def deliver(self) -> None:
+        """There is something in the outbox."""
+        self._outbox.hurry()
 
     def watch(self, id: UUID) -> Watch:
         """Follow what is committed of an instance from now on; ends at once if it is not here."""
@@ -430,6 +440,7 @@ class Engine:
         where = Circumstances(claimed.id, claimed.workflow, claimed.version, claimed.tenant, trace_id)
         held = Held(self, instance, claimed.epoch, where)
         held.since = retrieved.since
+        held.correlation_key, held.callback_url = claimed.correlation_key, claimed.callback_url
         if (before := self._held.get(claimed.id)) is not None:
             before.drop("claimed anew")  # its park is durable, and the answer to it under way or lost
         self._held[claimed.id] = held

@@ -74,8 +74,9 @@ class HttpCalls:
         traceparent: str | None = None,
         idempotency_key: str | None = None,
         max_body: int = MAX_BODY,
+        cut: bool = False,
     ) -> Answer:
-        """One call, from the wait for a connection to the last byte in `within` seconds.
+        """One call, from the wait for a connection to the last byte in `within` seconds; with `cut` a longer body is no error and not read.
 
         Raises NetworkError (`not_done` if no connection came about), StepError of type Timeout or PayloadTooLarge, and what the guard
         raises; a status is no error.
@@ -89,7 +90,7 @@ class HttpCalls:
             sent["Idempotency-Key"] = idempotency_key
         try:
             async with asyncio.timeout(within), self._client.stream(method, url, headers=sent, content=body) as response:
-                return Answer(response.status_code, _headers(response), await _bounded(response, max_body))
+                return Answer(response.status_code, _headers(response), await _bounded(response, max_body, cut))
         except TimeoutError:
             raise StepError(f"no complete answer within {within:g} s", type="Timeout") from None
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
@@ -167,7 +168,7 @@ def _headers(response: httpx.Response) -> dict[str, str]:
     return {**response.headers, **({"location": location} if location is not None else {})}
 
 
-async def _bounded(response: httpx.Response, most: int) -> bytes:
+async def _bounded(response: httpx.Response, most: int, cut: bool = False) -> bytes:
     """The body, unpacked piece by piece: a few bytes that unpack to gigabytes are never held."""
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in (*_PACKED, "identity"):
@@ -179,6 +180,8 @@ async def _bounded(response: httpx.Response, most: int) -> bytes:
             out += chunk if unpacking is None else unpacking.decompress(chunk, most + 1 - len(out))
         except zlib.error:
             raise StepError("the answer cannot be unpacked", type="ValidationError") from None
+        if len(out) > most and cut:
+            return bytes(out[:most])
         if len(out) > most:
             raise StepError(f"the answer is longer than {most} bytes", type="PayloadTooLarge")
     if unpacking is not None and out and (not unpacking.eof or unpacking.unused_data):

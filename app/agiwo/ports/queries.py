@@ -30,6 +30,7 @@ class InstanceRow:
     ended_at: float | None
     error: Mapping[str, Any] | None
     waiting_for: str | None
+    callback_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

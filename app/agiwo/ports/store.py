@@ -37,6 +37,7 @@ class NewInstance:
     idempotency_key: str | None = None
     request_digest: str | None = None
     key_expires_at: float | None = None
+    callback_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,16 @@ class ApprovalClose:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """Something to be delivered at least once, in order of an instance and target; `kind` names who delivers it (`notice`)."""
+    """Something to be delivered at least once, in order of an instance and target; `kind` names who delivers it (`notice`).
+
+    `seq` is the record that it tells of; without one its place is that of the write.
+    """
 
     id: UUID
     kind: str
     target: str
     body: Mapping[str, Any]
+    seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,8 @@ class Claimed:
     deaths: int
     snapshot: str | None
     records: tuple[str, ...]  # JSON arrays, in order, after the snapshot
+    correlation_key: str | None = None
+    callback_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

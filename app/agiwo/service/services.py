@@ -6,20 +6,23 @@ Wiring builds it; nothing here knows how anything is stored or sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from agiwo.clock import Clock
 from agiwo.definition.contract import ToolContract
 from agiwo.engine.node import Engine
+from agiwo.outbound.sealing import Sealer
 from agiwo.ports.answered import AnsweredCalls
 from agiwo.ports.breakers import BreakerSwitch
+from agiwo.ports.deliveries import Deliveries
 from agiwo.ports.keys import KeyStore
 from agiwo.ports.limits import LimitSource
 from agiwo.ports.oversight import Oversight
 from agiwo.ports.progress import Progress
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
+from agiwo.ports.webhooks import WebhookStore
 from agiwo.ports.workflows import WorkflowStore
 from agiwo.service.approvals import Approvals
 from agiwo.service.callbacks import Callbacks
@@ -28,6 +31,7 @@ from agiwo.service.circuits import Circuits
 from agiwo.service.definitions import Catalog
 from agiwo.service.drafts import Drafts
 from agiwo.service.following import Following
+from agiwo.service.hooks import ApprovalChannel, Hook, Hooks
 from agiwo.service.instances import Instances
 from agiwo.service.keys import Keys
 from agiwo.service.oversight import Overseeing
@@ -40,6 +44,7 @@ from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Cursors, Signer
 from agiwo.service.trigger import Triggering
 from agiwo.service.usage import UsageReading
+from agiwo.service.webhooks import Webhooks
 from agiwo.service.workflows import Workflows
 
 
@@ -72,12 +77,26 @@ class Services:
     keys: Keys
     circuits: Circuits
     signalling: Signalling
+    webhooks: Webhooks
+    hooks: Hooks
     redis: Callable[[], bool] | None = None
 
     async def ready(self) -> tuple[bool, Mapping[str, bool]]:
         """Whether work may be sent here, and what works, part by part; Redis is one of them, but nothing depends on it."""
         needed = {"database": await self.database.now(), "engine": self.serving()}
         return all(needed.values()), needed if self.redis is None else {**needed, "redis": self.redis()}
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookParts:
+    """What webhooks stand on: `callback_secret` gives a tenant's secret, `hooks` and `channels` are the configured ones by name."""
+
+    store: WebhookStore
+    deliveries: Deliveries
+    sealer: Sealer
+    callback_secret: Callable[[str], str]
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
+    channels: Mapping[str, ApprovalChannel] = field(default_factory=dict)
 
 
 def build_services(
@@ -91,6 +110,7 @@ def build_services(
     answered: AnsweredCalls,
     keys: KeyStore,
     breakers: BreakerSwitch,
+    webhooks: WebhookParts,
     catalog: Catalog,
     tools: Callable[[], Mapping[str, ToolContract]],
     clock: Clock,
@@ -115,6 +135,9 @@ def build_services(
     triggering = Triggering(catalog, engine, records, workflows, clock, random)
     publishing = Publishing(records, catalog, tools, models, secrets, barred)
     following = Following(queries, instances, engine, progress)
+    approvals = Approvals(queries, records, catalog, clock, engine.poke)
+    links = ApprovalLinks(signer, public_url)
+    signalling = Signalling(queries, records, instances, clock, engine.poke)
     return Services(
         clock=clock,
         queries=queries,
@@ -130,9 +153,9 @@ def build_services(
         usage=UsageReading(queries, clock),
         node=engine.name,
         overseeing=Overseeing(oversight, limits),
-        approvals=Approvals(queries, records, catalog, clock, engine.poke),
+        approvals=approvals,
         callbacks=Callbacks(CallbackLinks(signer, public_url), instances, records, clock, engine.poke),
-        links=ApprovalLinks(signer, public_url),
+        links=links,
         cursors=Cursors(signer),
         tools=tools,
         serving=lambda: engine.running,
@@ -140,6 +163,18 @@ def build_services(
         repeats=Repeats(answered, clock),
         keys=Keys(keys, records, clock, random, configured_keys or ApiKeys()),
         circuits=Circuits(breakers, records),
-        signalling=Signalling(queries, records, instances, clock, engine.poke),
+        signalling=signalling,
         redis=redis,
+        webhooks=Webhooks(
+            webhooks.store,
+            webhooks.deliveries,
+            records,
+            webhooks.sealer,
+            clock,
+            random,
+            changed=engine.subscriptions.hurry,
+            posted=engine.deliver,
+            callback_secret=webhooks.callback_secret,
+        ),
+        hooks=Hooks(webhooks.hooks, webhooks.channels, triggering, signalling, approvals, links, clock),
     )

@@ -26,6 +26,7 @@ from agiwo.ports.workflows import HoldKind, WorkflowStore
 from agiwo.service.callers import OPERATOR, Caller
 from agiwo.service.changes import PLAIN, Change
 from agiwo.service.definitions import Catalog
+from agiwo.service.webhooks import url_problem
 from agiwo.service.workflows import paused
 from agiwo.values import digest, pointer
 
@@ -65,6 +66,7 @@ class TriggerCall:
     key: str | None = None
     interrupt_before: Sequence[str] = ()
     interrupt_after: Sequence[str] = ()
+    callback_url: str | None = None
 
     @property
     def digest(self) -> str:
@@ -72,6 +74,8 @@ class TriggerCall:
         asked = [self.workflow, self.version, self.input, dict(self.context), dict(self.labels), self.correlation_key]
         if self.interrupt_before or self.interrupt_after:
             asked.append([list(self.interrupt_before), list(self.interrupt_after)])
+        if self.callback_url is not None:
+            asked.append({"callback_url": self.callback_url})
         return digest(asked)
 
 
@@ -180,6 +184,7 @@ class Triggering:
             starter=caller.principal,
             labels=call.labels,
             correlation_key=call.correlation_key,
+            callback_url=call.callback_url,
         )
         if call.key is not None:
             new = replace(new, idempotency_key=call.key, request_digest=call.digest, key_expires_at=now + self._key_kept)
@@ -232,6 +237,8 @@ def _check(workflow: Workflow, call: TriggerCall) -> None:
         elif key in workflow.state:
             problems.append(Problem("state_key", f"`{key}` is a state key, which only steps write", pointer("context", key)))
     problems += _interrupt_problems(workflow, call)
+    if call.callback_url is not None and (found := url_problem(call.callback_url, "/callback_url")) is not None:
+        problems.append(found)
     schema = workflow.input_schema
     if schema is not None and not schema.fits(call.input):
         problems += [replace(p, pointer="/input" + p.pointer) for p in schema.problems(call.input)]

@@ -93,6 +93,7 @@ def instance_view(instance: Instance, row: InstanceRow | None = None) -> dict[st
         out["reason"] = instance.ending.reason
     if row is not None:
         out["correlation_key"] = row.correlation_key
+        out["callback_url"] = row.callback_url
         if row.waiting_for is not None and row.waiting_for.startswith(SET_ASIDE):
             # Nothing in its history says so: no node could drive it on.
             out["status"] = str(InstanceStatus.WAITING)

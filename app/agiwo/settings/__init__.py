@@ -22,7 +22,16 @@ from agiwo.definition.report import nearest
 from agiwo.definition.yaml_text import Place, locate, read_text
 from agiwo.errors import Problem
 from agiwo.outbound.guard import Guard
-from agiwo.settings.parts import ApiKeySetting, BreakerSetting, ChannelSetting, ConnectionSetting, RateSetting, SettingsRefused
+from agiwo.settings.parts import (
+    ApiKeySetting,
+    ApprovalChannelSetting,
+    BreakerSetting,
+    ChannelSetting,
+    ConnectionSetting,
+    HookSetting,
+    RateSetting,
+    SettingsRefused,
+)
 from agiwo.values import pointer, shown
 
 PREFIX = "AGIWO_"
@@ -35,6 +44,11 @@ _OTHERS = ("AGIWO_CONFIG", "AGIWO_SERVER", "AGIWO_API_KEY", "AGIWO_PG_BIN", "AGI
 _SERVICE_LINKS = re.compile(r"AGIWO_(SERVICE_\w+|PORT_\d+_\w+)")
 #: And the one of them that has the name of a setting; only its value tells them apart.
 _PORT_LINK = re.compile(r"(tcp|udp|sctp)://.*")
+
+#: Settings whose values are told in no message.
+_HIDDEN = (
+    "secret_key", "previous_secret_keys", "connections", "channels", "api_keys", "hooks", "approval_channels", "callback_secrets",
+)  # fmt: skip
 
 
 class Settings(BaseSettings):
@@ -73,8 +87,14 @@ class Settings(BaseSettings):
     rates: dict[str, RateSetting] = Field(default_factory=dict)
     channels: dict[str, ChannelSetting] = Field(default_factory=dict)
     roles: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    hooks: dict[str, HookSetting] = Field(default_factory=dict)
+    approval_channels: dict[str, ApprovalChannelSetting] = Field(default_factory=dict)
+    callback_secrets: dict[str, SecretStr] = Field(default_factory=dict)
+    previous_secret_keys: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    deliveries_kept: float = Field(7 * 86_400.0, ge=0)
+    dead_letters_kept: float = Field(90 * 86_400.0, ge=0)
 
-    @field_validator("tools", "commands_allowed", "outbound_allow", mode="before")
+    @field_validator("tools", "commands_allowed", "outbound_allow", "previous_secret_keys", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
         return tuple(word for word in re.split(r"[\s,]+", value) if word) if isinstance(value, str) else value
@@ -236,7 +256,7 @@ def _problem(error: Any, given: Mapping[str, Any], document: Mapping[str, Any], 
     at = pointer(*error["loc"])
     place = next(locate(places, at), None) if first in document and places else None
     # The value may be a secret: only its place is told, and plain words.
-    plain = isinstance(error.get("input"), str | int | float | bool) and first not in ("secret_key", "connections", "channels", "api_keys")
+    plain = isinstance(error.get("input"), str | int | float | bool) and first not in _HIDDEN
     found = shown(error["input"]) if plain else None
     return Problem("wrong_value", message, at, place.line if place else None, place.column if place else None, found=found)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -94,6 +94,65 @@ class ApiKeySetting(Part):
         if not text:
             raise SettingsRefused(f"the API key {self.name!r} is to stand in the variable {self.env}, which is not set")
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+class MessageSetting(Part):
+    """Where signed messages come from: `secret` is `whsec_…` or `env:NAME`, or several of them while one replaces another."""
+
+    secret: SecretStr | tuple[SecretStr, ...]
+    tenant: str = Field("default", min_length=1, max_length=100)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All that may have signed."""
+        given = self.secret if isinstance(self.secret, tuple) else (self.secret,)
+        return tuple(one.get_secret_value() for one in given)
+
+    @model_validator(mode="after")
+    def _signed(self) -> MessageSetting:
+        if not all(self.secrets) or not self.secrets:
+            raise ValueError("a secret is needed")
+        return self
+
+
+class SignalSetting(Part):
+    """A signal, all of it templates over `payload`: to one `instance`, or to the live ones of a `correlation_key`."""
+
+    event: str = Field(min_length=1)
+    payload: Any = "{{ payload }}"
+    correlation_key: str | None = None
+    instance: str | None = None
+
+    @model_validator(mode="after")
+    def _one_receiver(self) -> SignalSetting:
+        if (self.correlation_key is None) == (self.instance is None):
+            raise ValueError("exactly one of `correlation_key` and `instance` is needed")
+        return self
+
+
+class HookSetting(MessageSetting):
+    """An address at which another system's events start a workflow (`input` and `correlation_key` are templates) or send a signal."""
+
+    workflow: str | None = Field(None, min_length=1, max_length=128)
+    version: str | None = Field(None, min_length=1, max_length=64)
+    input: Any = "{{ payload }}"
+    correlation_key: str | None = None
+    signal: SignalSetting | None = None
+
+    @model_validator(mode="after")
+    def _one_purpose(self) -> HookSetting:
+        if (self.workflow is None) == (self.signal is None):
+            raise ValueError("exactly one of `workflow` and `signal` is needed")
+        if self.signal is not None and self.model_fields_set & {"version", "input", "correlation_key"}:
+            raise ValueError("a hook with `signal` has no `version`, `input` or `correlation_key` of its own")
+        return self
+
+
+class ApprovalChannelSetting(MessageSetting):
+    """A channel over which people decide: `deciders` are `user:MAIL` or `user:*@DOMAIN`, who decide with these `roles`."""
+
+    deciders: tuple[Annotated[str, Field(pattern=r"^user:[^\s@]+@[^\s@]+$")], ...] = Field(min_length=1)
+    roles: tuple[str, ...] = ()
 
 
 class BreakerSetting(Part):

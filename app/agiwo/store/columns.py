@@ -80,6 +80,7 @@ def batch(old: Sequence[Write], new: Sequence[Write], shown: Callable[[UUID], st
         [n.idempotency_key for _, n in made],
         [n.request_digest for _, n in made],
         [n.key_expires_at for _, n in made],
+        [n.callback_url for _, n in made],
     )
 
 
@@ -114,8 +115,8 @@ def outbox(writes: Sequence[Write]) -> Columns:
         [o.id for _, _, o in rows],
         [w.id for w, _, _ in rows],
         [w.tenant for w, _, _ in rows],
-        [w.seq for w, _, _ in rows],
-        [position for _, position, _ in rows],
+        [w.seq if o.seq is None else o.seq for w, _, o in rows],
+        [position if o.seq is None else 0 for _, position, o in rows],
         [o.kind for _, _, o in rows],
         [o.target for _, _, o in rows],
         [encode(dict(o.body)) for _, _, o in rows],

@@ -251,7 +251,7 @@ class MemoryStore:
             if db.approvals[c.id].state == "pending":
                 db.approvals[c.id] = replace(db.approvals[c.id], state=c.state)
         for o in w.outbox:
-            db.deliver(o, w.tenant, w.id, self._clock.now(), w.seq)
+            db.deliver(o, w.tenant, w.id, self._clock.now(), w.seq if o.seq is None else o.seq)
         for u in w.usage:
             db.usage.setdefault((w.id, u.path, u.attempt, u.number), (w.tenant, u))
         if w.kind is WriteKind.PARK:
@@ -296,6 +296,8 @@ class MemoryStore:
                     deaths=run.deaths,
                     snapshot=body,
                     records=tuple(h.records for h in db.history.get(id, ()) if h.seq > seq),
+                    correlation_key=db.instances[id].new.correlation_key,
+                    callback_url=db.instances[id].new.callback_url,
                 )
             )
         return claimed
@@ -364,17 +366,17 @@ class MemoryStore:
         if not self.database.alive(self._node):
             return []
         taken: list[OutboxItem] = []
-        first: set[tuple[UUID, str]] = set()
+        first: dict[tuple[UUID, str], Delivery] = {}
         under_way = dict(busy)
         now = self._clock.now()
-        for d in sorted(self.database.outbox.values(), key=lambda d: d.number):
-            if d.state != "pending":
-                continue
-            target = d.row.target
+        pending = [d for d in self.database.outbox.values() if d.state == "pending"]
+        for d in sorted(pending, key=lambda d: (d.seq, d.number)):
             if d.instance is not None:
-                if (d.instance, target) in first:
-                    continue
-                first.add((d.instance, target))
+                first.setdefault((d.instance, d.row.target), d)
+        for d in sorted(pending, key=lambda d: (d.due_at, d.number)):
+            target = d.row.target
+            if d.instance is not None and first[d.instance, target] is not d:
+                continue
             if d.owner is None and d.due_at <= now and len(taken) < limit and under_way.get(target, 0) < each:
                 under_way[target] = under_way.get(target, 0) + 1
                 d.owner, d.tries = self._node, d.tries + 1

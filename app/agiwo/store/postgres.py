@@ -67,6 +67,8 @@ class PostgresStore:
                     deaths=row["deaths"],
                     snapshot=state["snapshot"],
                     records=tuple(state["records"]),
+                    correlation_key=state["correlation_key"],
+                    callback_url=state["callback_url"],
                 )
             )
         return claimed

@@ -44,7 +44,7 @@ _i, _a, _v, _h, _s, _r = (
 def _instance_columns(c: Any) -> tuple[Any, ...]:
     return (
         c.id, c.workflow, c.version, c.status, c.trace_id, c.starter, c.labels, c.correlation_key, c.priority, c.created_at, c.ended_at,
-        cast(c.error, Text).label("error"), c.waiting_for,
+        cast(c.error, Text).label("error"), c.waiting_for, c.callback_url,
     )  # fmt: skip
 
 
@@ -175,6 +175,7 @@ def _instance(row: Row[Any]) -> InstanceRow:
     return InstanceRow(
         row.id, row.workflow, row.version, row.status, row.trace_id, row.starter, row.labels, row.correlation_key, row.priority,
         row.created_at.timestamp(), _seconds(row.ended_at), None if row.error is None else decode(row.error), row.waiting_for,
+        row.callback_url,
     )  # fmt: skip
 
 

@@ -137,6 +137,7 @@ instance = Table(
     _text("starter", nullable=True),
     Column("labels", JSONB, nullable=False, server_default=text("'{}'")),
     _text("correlation_key", nullable=True),
+    _text("callback_url", nullable=True),
     _int("priority", default=1, kind=SmallInteger),
     _uuid("parent_id", nullable=True),
     _uuid("root_id", nullable=True),
@@ -318,6 +319,38 @@ usage = Table(
     PrimaryKeyConstraint("shard", "instance_id", "path", "attempt", "number"),
     _shard_of("instance_id"),
     Index("usage_tenant", "tenant", "at"),
+)
+
+#: Where to send which events of a tenant. `secrets` has a list for each: sealed text, since when it signs, until when (or null).
+webhook = Table(
+    "webhook",
+    metadata,
+    _text("tenant"),
+    _uuid("id"),
+    _text("url"),
+    Column("events", ARRAY(Text), nullable=False),
+    _text("workflow", nullable=True),
+    _text("description", nullable=True),
+    Column("header_names", ARRAY(Text), nullable=False),
+    _text("headers", nullable=True),
+    Column("secrets", JSON, nullable=False),
+    Column("include_output", Boolean, nullable=False),
+    Column("active", Boolean, nullable=False),
+    _text("disabled_reason", nullable=True),
+    _time("created_at"),
+    _text("created_by", nullable=True),
+    _time("updated_at"),
+    _int("revision", kind=BigInteger),
+    PrimaryKeyConstraint("tenant", "id"),
+)
+
+#: One row, whose number grows with every change of a webhook.
+webhook_news = Table(
+    "webhook_news",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    _int("number", kind=BigInteger),
+    CheckConstraint("id = 1", name="one"),
 )
 
 #: The promise behind a trigger's key. A key knows no shard before its instance is found, so the tenant leads here.

@@ -23,6 +23,7 @@ from agiwo.definition.compiled import Kind
 from agiwo.definition.report import nearest
 from agiwo.engine.events import Observe, to_all
 from agiwo.engine.node import Engine
+from agiwo.engine.outbox import Keeping
 from agiwo.errors import AgiwoError, ServiceError, StepError, Unavailable
 from agiwo.executors.breakers import Breakers
 from agiwo.executors.guarded import MODELS, GuardedCalls, model_circuit, tool_circuit
@@ -42,8 +43,10 @@ from agiwo.notify.webhook import WebhookNotifier
 from agiwo.outbound.connections import Connections, ConnectionSpec
 from agiwo.outbound.folder import Folder
 from agiwo.outbound.guard import Guard
+from agiwo.outbound.http import HttpCalls
 from agiwo.outbound.service import HttpService
 from agiwo.ports.answered import AnsweredCalls
+from agiwo.ports.deliveries import Deliveries
 from agiwo.ports.executor import Executor
 from agiwo.ports.keys import KeyStore
 from agiwo.ports.last_good import LastGood
@@ -52,9 +55,11 @@ from agiwo.ports.oversight import Oversight
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Records
 from agiwo.ports.store import InstanceStore
+from agiwo.ports.webhooks import WebhookStore
 from agiwo.ports.workflows import WorkflowStore
 from agiwo.service.callers import AUTHOR, ApiKey, ApiKeys, Caller
 from agiwo.service.definitions import Catalog
+from agiwo.service.instances import Instances
 from agiwo.service.keyring import KeyRing
 from agiwo.service.notices import ApprovalNotices
 from agiwo.service.services import Services, build_services
@@ -62,6 +67,7 @@ from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Signer
 from agiwo.settings import Settings, secrets_of
 from agiwo.settings.parts import ChannelSetting, SettingsRefused
 from agiwo.store.answered import PostgresAnsweredCalls
+from agiwo.store.deliveries import PostgresDeliveries
 from agiwo.store.keys import PostgresKeys
 from agiwo.store.last_good import PostgresLastGood
 from agiwo.store.oversight import PostgresOversight
@@ -69,6 +75,7 @@ from agiwo.store.pool import service_engine
 from agiwo.store.postgres import PostgresStore
 from agiwo.store.queries import PostgresQueries
 from agiwo.store.records import PostgresRecords
+from agiwo.store.webhooks import PostgresWebhooks
 from agiwo.store.workflows import PostgresWorkflows
 from agiwo.telemetry.log import Log
 from agiwo.telemetry.metrics import Metrics
@@ -80,6 +87,7 @@ from agiwo.wiring.channels import Channel, Channels, Members
 from agiwo.wiring.limits import limits_of
 from agiwo.wiring.shared import Shared, progress_of, shared_over_redis
 from agiwo.wiring.signals import SignalsFromSteps
+from agiwo.wiring.webhooks import secret_keys, webhook_notifiers, webhook_parts, webhook_texts
 
 NOTICE = "notice"
 Line = Callable[[str], None]
@@ -107,6 +115,8 @@ class Storage:
     answered: AnsweredCalls
     last_good: LastGood
     keys: KeyStore
+    webhooks: WebhookStore
+    deliveries: Deliveries
     nodes: Callable[[], int] = lambda: 1
     shared: Shared | None = None
 
@@ -199,6 +209,7 @@ def hidden_texts(settings: Settings) -> list[str]:
     texts += secrets_of(os.environ).values()
     texts += [text.strip() for text in os.environ.get("AGIWO_API_KEYS", "").split(",")]
     texts += [os.environ.get(key.env, "") for key in settings.api_keys if key.env is not None]
+    texts += webhook_texts(settings)
     given = [str(profile["api_key"]) for profile in settings.llm_profiles.values() if "api_key" in profile]
     urls = [url.get_secret_value() for url in (settings.database_url, settings.redis_url) if url is not None]
     urls += [one.url.get_secret_value() for one in settings.connections.values()]
@@ -242,6 +253,8 @@ async def postgres_storage(settings: Settings, url: str, clock: Clock, log: Log)
             last_good=PostgresLastGood(pool),
             keys=PostgresKeys(pool),
             nodes=lambda: store.nodes,
+            webhooks=PostgresWebhooks(pool),
+            deliveries=PostgresDeliveries(pool),
             shared=shared,
         )
 
@@ -265,7 +278,7 @@ async def running(
     clock, random = clock or SystemClock(), random or SystemRandom()
     metrics = Metrics()
     shared = storage.shared
-    signer = Signer([secret_key.encode()])
+    signer = Signer(secret_keys(settings, secret_key))
     catalog = Catalog(storage.records, world.registry.contracts, clock)
     rates = LocalRateLimits(clock, storage.nodes) if shared is None else shared.rates
     limits = LocalModelLimits(clock, random, rates)
@@ -274,6 +287,8 @@ async def running(
     processes = ToolProcesses(settings.threads)
     channels, webhooks = _channels(settings, world, clock)
     signals = SignalsFromSteps()
+    hooking = webhook_parts(settings, secret_key, storage.webhooks, storage.deliveries)
+    posting = HttpCalls(world.connections.guard)
     tools = ToolCalls(
         world.registry,
         clock,
@@ -301,7 +316,12 @@ async def running(
         capacity=settings.capacity,
         lease=settings.lease,
         heartbeat=settings.lease / 3.5,
-        notifiers={NOTICE: ApprovalNotices(ApprovalLinks(signer, settings.url), channels, Members(settings.roles), channels.reader)},
+        notifiers={
+            NOTICE: ApprovalNotices(ApprovalLinks(signer, settings.url), channels, Members(settings.roles), channels.reader),
+            **webhook_notifiers(hooking, Instances(storage.queries, catalog), posting, clock),
+        },
+        keeping=Keeping(settings.deliveries_kept, settings.dead_letters_kept),
+        feed=storage.webhooks,
         wakeup=None if shared is None else shared.wakeup,
         leases=None if shared is None else shared.leases,
         observe=to_all(*(one for one in (log.observe, metrics.observe, told, observe) if one is not None)),
@@ -321,6 +341,7 @@ async def running(
         answered=storage.answered,
         keys=storage.keys,
         breakers=breakers,
+        webhooks=hooking,
         catalog=catalog,
         tools=world.registry.contracts,
         clock=clock,
@@ -338,6 +359,7 @@ async def running(
     signals.signalling = services.signalling
     async with AsyncExitStack() as stack:
         stack.push_async_callback(world.connections.close)
+        stack.push_async_callback(posting.close)
         for webhook in webhooks:
             stack.push_async_callback(webhook.close)
         stack.push_async_callback(processes.close)

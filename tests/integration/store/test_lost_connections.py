@@ -402,7 +402,7 @@ async def test_the_lease_is_renewed_while_claims_and_the_reaper_are_stuck(
     await connection.execute("BEGIN")
     await connection.execute("LOCK TABLE agiwo.run, agiwo.outbox IN ACCESS EXCLUSIVE MODE")
     watcher = await asyncpg.connect(database)
-    stuck = [asyncio.create_task(one) for one in (node.claim(1), node.take_outbox(1), node.reap())]
+    stuck = [asyncio.create_task(one) for one in (node.claim(1), node.take_outbox(1, 1), node.reap())]
     await until_blocked(watcher)
     assert await node.beat(10.0)
     assert not any(task.done() for task in stuck)

@@ -17,6 +17,8 @@ from agiwo.store.statements import STATEMENTS, parse
 SERVICES = (
     {"put_inbox_and_wake", "look_for_inbox", "decide_approval_if_open", "get_approval", "get_promise"}
     | {f"{verb}_answered_call" for verb in ("hold", "look_at", "renew", "keep", "free")}
+    | {"insert_webhook", "change_webhook_if_unchanged", "disable_webhook", "delete_webhook", "read_webhook_news", "list_subscriptions"}
+    | {"deliver_again"}
     | {"keep_last_good", "find_last_good"}
 )
 

@@ -19,7 +19,7 @@ RETURNING r.id, r.tenant, r.workflow, r.version, r.epoch, r.seq, r.inbox_seq, r.
 
 -- name: load_state
 -- The snapshot and the later records of instances that were just claimed; a statement of its own, since the claim's view is older than its locks.
-SELECT c.id, i.status, s.body AS snapshot,
+SELECT c.id, i.status, i.correlation_key, i.callback_url, s.body AS snapshot,
        ARRAY(SELECT h.records FROM agiwo.history h
              WHERE h.shard = get_byte(uuid_send(c.id), 7) AND h.instance_id = c.id AND h.seq > coalesce(s.seq, 0)
              ORDER BY h.seq) AS records

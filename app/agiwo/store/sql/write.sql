@@ -30,9 +30,9 @@ WITH t AS MATERIALIZED (
     FROM unnest($15::uuid[], $16::smallint[], $17::int[], $18::int[], $19::json[], $20::float8[],
                 $21::text[], $22::float8[], $23::json[], $24::text[], $25::json[],
                 $26::text[], $27::text[], $28::text[], $29::text[], $30::text[], $31::text[], $32::jsonb[], $33::text[],
-                $34::smallint[], $35::text[], $36::text[], $37::float8[])
+                $34::smallint[], $35::text[], $36::text[], $37::float8[], $38::text[])
         AS n(id, kind, epoch, seq, records, at, status, due, error, waiting, snapshot,
-             tenant, workflow, version, content_hash, trace_id, starter, labels, correlation, priority, key, digest, expires)
+             tenant, workflow, version, content_hash, trace_id, starter, labels, correlation, priority, key, digest, expires, callback)
 ), held_back AS MATERIALIZED (
     SELECT a.id FROM asked a JOIN agiwo.start_hold h ON h.tenant = a.tenant AND h.workflow = a.workflow AND h.version IN ('', a.version)
     FOR KEY SHARE OF h
@@ -46,9 +46,9 @@ WITH t AS MATERIALIZED (
     RETURNING instance_id
 ), born AS (
     INSERT INTO agiwo.instance (shard, id, tenant, workflow, version, content_hash, status, trace_id, starter, labels, correlation_key,
-                                priority, waiting_for, error, created_at, ended_at)
+                                callback_url, priority, waiting_for, error, created_at, ended_at)
     SELECT shard, id, tenant, workflow, version, content_hash, status, trace_id, starter, labels, correlation,
-           priority, CASE WHEN kind < 3 THEN waiting END, error, to_timestamp(at), CASE WHEN kind = 3 THEN to_timestamp(at) END
+           callback, priority, CASE WHEN kind < 3 THEN waiting END, error, to_timestamp(at), CASE WHEN kind = 3 THEN to_timestamp(at) END
     FROM n WHERE key IS NULL OR (id IN (SELECT instance_id FROM promised)) IS TRUE
     ON CONFLICT DO NOTHING
     RETURNING id
