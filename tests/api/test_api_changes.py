@@ -11,7 +11,14 @@ import pytest
 from kit.api import World
 
 #: Without `dry_run` and `reason`: what stores nothing, or is a dry run itself, and what other systems report.
-WITHOUT = ("/v1/workflows/validate", "/v1/workflows/{workflow_id}/preview", "/v1/callbacks/", "/v1/webhooks/", "/v1/hooks/")
+WITHOUT = (
+    "/v1/workflows/validate",
+    "/v1/workflows/preview",
+    "/v1/workflows/{workflow_id}/preview",
+    "/v1/callbacks/",
+    "/v1/webhooks/",
+    "/v1/hooks/",
+)
 
 
 async def journal(database: str) -> list[tuple[str, str, str | None]]:

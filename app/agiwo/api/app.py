@@ -30,6 +30,7 @@ from agiwo.api.keys import key_routes
 from agiwo.api.lifecycle import lifecycle_routes
 from agiwo.api.operations import Metrics, operator_routes
 from agiwo.api.oversight import oversight_routes
+from agiwo.api.previews import preview_routes
 from agiwo.api.signals import signal_routes
 from agiwo.api.streams import STREAMS, Streams
 from agiwo.api.usage import usage_routes
@@ -95,6 +96,7 @@ def create_app(
         workflow_routes(services),
         draft_routes(services),
         lifecycle_routes(services),
+        preview_routes(services),
         approval_routes(services),
         callback_routes(services),
         signal_routes(services),

@@ -33,7 +33,7 @@ from agiwo.api.routing import (
     tried,
 )
 from agiwo.api.streams import Streams
-from agiwo.definition import graph_json, graph_mermaid
+from agiwo.definition import Workflow, graph_json, graph_mermaid, graph_svg
 from agiwo.errors import Problem, ServiceError
 from agiwo.machine.state import InstanceStatus
 from agiwo.service.callers import Caller
@@ -55,11 +55,23 @@ Limit = Annotated[int, Query(ge=1, le=200, description="how many at most")]
 Cursor = Annotated[str | None, Query(min_length=1, max_length=4096, description="`next_cursor` of the page before")]
 
 
-GraphFormat = Annotated[Literal["json", "mermaid"], Query()]
+GraphFormat = Annotated[Literal["json", "mermaid", "svg"], Query()]
 GRAPH = {
-    "description": "What leads where, as JSON or as a Mermaid flowchart.",
-    "content": {"application/json": {"schema": ref("Graph")}, "text/plain": {"schema": {"type": "string"}}},
+    "description": "What leads where, as JSON, as a Mermaid flowchart, or as a picture.",
+    "content": {
+        "application/json": {"schema": ref("Graph")},
+        "text/plain": {"schema": {"type": "string"}},
+        "image/svg+xml": {"schema": {}},
+    },
 }
+
+
+def drawn(workflow: Workflow, format: Literal["mermaid", "svg"]) -> Response:
+    """The graph of a workflow as a text or as a picture, which may fetch nothing and run nothing."""
+    if format == "mermaid":
+        return PlainTextResponse(graph_mermaid(workflow))
+    policy = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+    return Response(graph_svg(workflow), media_type="image/svg+xml", headers=policy)
 
 
 class TriggerBody(ChangeBody):
@@ -212,12 +224,12 @@ def _one(routes: APIRouter, services: Services) -> None:
     @routes.get(f"{at}/graph", responses={200: GRAPH, **refusals(404)}, summary="Graph of an instance with the state of each step")
     async def graph(request: Request, instance_id: InstanceId, format: GraphFormat = "json") -> Response:
         workflow, instance = await services.instances.workflow_of(caller_of(request), instance_id)
-        if format == "mermaid":
-            return PlainTextResponse(graph_mermaid(workflow))
-        drawn = dict(graph_json(workflow))
+        if format != "json":
+            return drawn(workflow, format)
+        shown = dict(graph_json(workflow))
         latest = {step.id: instance.latest_run(step.index) for step in workflow.body}
-        drawn["states"] = {id: "PENDING" if run is None else str(run.status) for id, run in latest.items()}
-        return JSONAnswer(drawn)
+        shown["states"] = {id: "PENDING" if run is None else str(run.status) for id, run in latest.items()}
+        return JSONAnswer(shown)
 
     _events(routes, services, at)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
 from agiwo.api.drafts import save_draft
-from agiwo.api.instances import GRAPH, Cursor, GraphFormat, Limit, Name
+from agiwo.api.instances import GRAPH, Cursor, GraphFormat, Limit, Name, drawn
 from agiwo.api.routing import DryRun, Reason, caller_of, check_charset, router, tried
-from agiwo.definition import graph_json, graph_mermaid
+from agiwo.definition import graph_json
 from agiwo.errors import InvalidInput, NotFound
 from agiwo.service.changes import Change
 from agiwo.service.services import Services
@@ -164,7 +164,7 @@ def _reading(routes: APIRouter, services: Services) -> None:
     ) -> Response:
         tenant = caller_of(request).tenant
         workflow = await services.catalog.standing(tenant, workflow_id, version)
-        return PlainTextResponse(graph_mermaid(workflow)) if format == "mermaid" else JSONAnswer(graph_json(workflow))
+        return JSONAnswer(graph_json(workflow)) if format == "json" else drawn(workflow, format)
 
 
 def _tools(routes: APIRouter, services: Services) -> None:

@@ -46,10 +46,13 @@ target: Check = ByKind("the id of a step, a list of ids, or a reserved word", {
 error_names = Many(name, 1, "a list of error types", single=True)
 
 
+narrowed_route = Record("an error route", {"errors": error_names, "goto": target}, ("goto",))
+
+
 def error_route(report: Report, value: JSON, at: Path) -> object:
     """One entry of `on_failure`: a target, or a target for some types of errors."""
     if isinstance(value, dict):
-        return Record("an error route", {"errors": error_names, "goto": target}, ("goto",))(report, value, at)
+        return narrowed_route(report, value, at)
     return target(report, value, at)
 
 

@@ -36,7 +36,7 @@ class Drafts:
         (`version_exists`) for a version that is published.
         """
         caller.need(AUTHOR)
-        examined = await self._publishing.validate(text)
+        examined = await self._publishing.validate(text, caller.tenant)
         shown = examined.to_json()
         workflow, version = _named(shown["workflow_id"], WORKFLOW_ID, 128), _named(shown["version"], VERSION.pattern, MAX_LENGTH)
         if workflow is None or version is None:

@@ -28,6 +28,7 @@ from agiwo.service.approvals import Approvals
 from agiwo.service.callbacks import Callbacks
 from agiwo.service.callers import ApiKeys
 from agiwo.service.circuits import Circuits
+from agiwo.service.comparing import Comparing
 from agiwo.service.definitions import Catalog
 from agiwo.service.drafts import Drafts
 from agiwo.service.following import Following
@@ -35,6 +36,7 @@ from agiwo.service.hooks import ApprovalChannel, Hook, Hooks
 from agiwo.service.instances import Instances
 from agiwo.service.keys import Keys
 from agiwo.service.oversight import Overseeing
+from agiwo.service.previewing import Previewing
 from agiwo.service.publish import Barring, Publishing
 from agiwo.service.readiness import Readiness
 from agiwo.service.repeats import Repeats
@@ -58,6 +60,8 @@ class Services:
     publishing: Publishing
     workflows: Workflows
     drafts: Drafts
+    previewing: Previewing
+    comparing: Comparing
     triggering: Triggering
     running: Running
     instances: Instances
@@ -145,6 +149,8 @@ def build_services(
         publishing=publishing,
         workflows=Workflows(workflows, records, catalog),
         drafts=Drafts(workflows, records, catalog, publishing),
+        previewing=Previewing(catalog, publishing, clock),
+        comparing=Comparing(catalog),
         triggering=triggering,
         running=Running(triggering, instances, following, clock),
         instances=instances,

@@ -143,7 +143,7 @@ class Triggering:
         """
         caller.need(OPERATOR)
         workflow = await self._chosen(caller.tenant, call)
-        _check(workflow, call)
+        check_call(workflow, call)
         if call.key is not None and (promise := await self._records.promise(caller.tenant, call.key)) is not None:
             self._same(promise.instance_id, promise.request_digest, call)
         elif (hold := await self._workflows.hold(caller.tenant, call.workflow)) is not None:
@@ -173,7 +173,7 @@ class Triggering:
     async def _begun(self, caller: Caller, call: TriggerCall, ended: Ended | None) -> Started | None:
         """None if the version that was taken was deleted in the meantime."""
         workflow = await self._chosen(caller.tenant, call)
-        _check(workflow, call)
+        check_call(workflow, call)
         now = self._clock.now()
         id = uuid7(now, self._random.getrandbits(66), self._random.randrange(SHARDS))
         new = NewInstance(
@@ -229,7 +229,8 @@ class Triggering:
         return await self._catalog.newest(tenant, call.workflow)
 
 
-def _check(workflow: Workflow, call: TriggerCall) -> None:
+def check_call(workflow: Workflow, call: TriggerCall) -> None:
+    """Raises InvalidInput for an input, a context or names of steps that the workflow cannot take."""
     problems: list[Problem] = []
     for key in call.context:
         if _NAME.fullmatch(key) is None:
