@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random, SystemRandom
 from typing import TypeVar
 
@@ -74,6 +74,7 @@ class RedisLink:
                 answer = await question(self.client)
         except _AWAY as exc:
             self.failed(exc)
+            await self._hang_up()
             raise RedisAway(str(exc)) from exc
         self._works()
         return answer
@@ -107,6 +108,12 @@ class RedisLink:
             if self._changed is not None:
                 self._changed(False, f"{type(exc).__name__}: {exc}")
         self._put_off()
+
+    async def _hang_up(self) -> None:
+        # What answers with a refusal may have become a replica: only a new connection finds who has taken its place.
+        with suppress(*_AWAY):
+            async with asyncio.timeout(self._timeout):
+                await self.client.connection_pool.disconnect(inuse_connections=False)
 
     def _put_off(self) -> None:
         self._failures += 1

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from redis.asyncio import Redis
 
+from agiwo.clock import SystemClock
+from agiwo.definition.contract import Breaker
+from agiwo.errors import Failure
+from agiwo.executors.breakers import Breakers
 from agiwo.leases import redis_channel, redis_link
+from agiwo.leases.redis_leases import GROUPS, RedisShardLeases
 from agiwo.leases.redis_link import RedisAway, RedisLink
 from agiwo.leases.redis_news import CHANNEL as CIRCUITS
 from agiwo.leases.redis_news import RedisBreakerNews
@@ -19,6 +25,7 @@ from agiwo.leases.redis_progress import RedisProgress
 from agiwo.leases.redis_wakeup import CHANNEL, RedisWakeup
 from agiwo.ports.breakers import OPEN, BreakerChange, Circuit
 from agiwo.testing.servers import RedisServer
+from kit.engine import until
 
 Changes = asyncio.Queue[bool]
 
@@ -140,6 +147,72 @@ async def test_a_frozen_server_is_noticed_holds_nobody_up_and_is_used_again_when
         id = uuid4()
         wakeup.tell(id)
         assert await heard.get() == id
+
+
+async def test_a_server_that_became_a_replica_counts_as_away_and_is_asked_over_a_new_connection(
+    redis_server: RedisServer, redis_url: str, link: RedisLink, changes: Changes
+) -> None:
+    """REQ-35: what a fail-over leaves behind answers, and takes nothing any more."""
+    leases = RedisShardLeases(link, lease=1000.0)
+    async with Redis.from_url(redis_url) as client:
+        for _ in range(2):
+            await leases.renew(True)
+        assert leases.groups == GROUPS
+        number = await link.ask(lambda redis: redis.client_id())
+        await client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            await leases.renew(True)
+            assert leases.shards is None
+            assert not await changes.get()
+        finally:
+            await client.execute_command("REPLICAOF", "NO", "ONE")
+        while leases.shards is None:
+            await leases.renew(True)
+        assert await link.ask(lambda redis: redis.client_id()) != number
+
+
+@pytest.mark.usefixtures("soon")
+async def test_late_answers_of_a_frozen_server_are_nobodys(redis_server: RedisServer, link: RedisLink) -> None:
+    await link.ask(lambda redis: redis.echo("warm"))
+    redis_server.freeze()
+    try:
+        for _ in range(3):
+            with pytest.raises(RedisAway):
+                await link.ask(lambda redis: redis.echo("late"))
+    finally:
+        redis_server.thaw()
+    for n in range(50):
+        while True:
+            try:
+                assert await link.ask(partial(_echo, str(n))) == str(n).encode()
+                break
+            except RedisAway:
+                await asyncio.sleep(0)
+
+
+async def _echo(word: str, redis: Redis) -> object:
+    return await redis.echo(word)
+
+
+async def test_an_opening_reaches_another_node_and_a_closing_too(link: RedisLink, redis_url: str) -> None:
+    elsewhere = RedisLink(redis_url)
+    here, there = RedisBreakerNews(link), RedisBreakerNews(elsewhere)
+    one, other = Breakers(SystemClock(), news=here), Breakers(SystemClock(), news=there)
+    listening = asyncio.create_task(other.listen())
+    await there.listening.wait()
+    circuit = Circuit("default", "crm.find", "crm.example.com")
+    one.trip(circuit, 600.0, "maintenance")
+    await until(other.standing)
+    refused = other.admit(circuit, Breaker())
+    assert isinstance(refused, Failure) and refused.type == "CircuitOpen"
+    one.reset(circuit)
+    await until(lambda: not other.standing())
+    assert not isinstance(other.admit(circuit, Breaker()), Failure)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    for news in (here, there):
+        await news.close()
+    await elsewhere.close()
 
 
 async def test_progress_wakes_who_follows_and_tells_of_an_instance_what_was_last(link: RedisLink, redis_url: str) -> None:
