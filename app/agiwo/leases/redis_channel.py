@@ -28,6 +28,11 @@ def together(messages: Sequence[bytes]) -> Sequence[bytes]:
     return [b"".join(messages)]
 
 
+def one_by_one(messages: Sequence[bytes]) -> Sequence[bytes]:
+    """Each message for itself."""
+    return messages
+
+
 class RedisChannel:
     """One channel. A message that waits already is not told twice; `pack` makes fewer of many."""
 

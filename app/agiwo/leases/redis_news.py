@@ -5,9 +5,9 @@ Lost news is no harm: each node counts for itself then. What is none of ours on 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
-from agiwo.leases.redis_channel import RedisChannel
+from agiwo.leases.redis_channel import RedisChannel, one_by_one
 from agiwo.leases.redis_link import RedisLink
 from agiwo.ports.breakers import CLOSED, OPEN, BreakerChange, Circuit
 from agiwo.values import decode, encode
@@ -20,7 +20,7 @@ class RedisBreakerNews:
     """A BreakerNews."""
 
     def __init__(self, link: RedisLink, channel: str = CHANNEL) -> None:
-        self._channel = RedisChannel(link, channel, _one_by_one)
+        self._channel = RedisChannel(link, channel, one_by_one)
         self.listening = self._channel.listening
 
     def tell(self, change: BreakerChange) -> None:
@@ -45,10 +45,6 @@ class RedisBreakerNews:
     async def close(self) -> None:
         """Drop what waits."""
         await self._channel.close()
-
-
-def _one_by_one(messages: Sequence[bytes]) -> Sequence[bytes]:
-    return messages
 
 
 def _change(message: bytes) -> BreakerChange | None:

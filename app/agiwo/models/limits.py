@@ -1,4 +1,4 @@
-"""Limits on calls of models: rates as they are counted for all nodes, places and pauses kept by this node for itself.
+"""Limits on calls of models: rates as they are counted for all nodes, pauses as nodes tell each other, places of this node alone.
 
 Forgets with the process what it keeps, and knows nothing of who else counts.
 """
@@ -12,7 +12,7 @@ from random import Random
 
 from agiwo.clock import Clock
 from agiwo.errors import StepError
-from agiwo.ports.model_limits import Allowance, Permit
+from agiwo.ports.model_limits import Allowance, PauseNews, Permit
 from agiwo.ports.rates import RateLimits
 
 #: Seconds over which those that waited for the end of a pause come back, at most.
@@ -23,17 +23,35 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class LocalModelLimits:
-    """A ModelLimits of one node over `rates`. `random` spreads those that come back after a pause; `sleep` waits so many seconds."""
+    """A ModelLimits of one node over `rates`.
 
-    def __init__(self, clock: Clock, random: Random, rates: RateLimits, sleep: Sleep = asyncio.sleep) -> None:
+    `random` spreads those that come back after a pause; `sleep` waits so many seconds; `news` tells other nodes of pauses.
+    """
+
+    def __init__(
+        self, clock: Clock, random: Random, rates: RateLimits, sleep: Sleep = asyncio.sleep, news: PauseNews | None = None
+    ) -> None:
         self._clock = clock
         self._random = random
         self._sleep = sleep
         self._rates = rates
+        self._news = news
         self._places: dict[str, asyncio.Semaphore] = {}
         self._pauses: dict[str, tuple[float, float]] = {}
 
     def cool_down(self, key: str, seconds: float) -> None:
+        self.heard(key, seconds)
+        if self._news is not None:
+            self._news.tell(key, seconds)
+
+    async def listen(self) -> None:
+        """Follow what other nodes were told, for ever; returns at once without news."""
+        if self._news is not None:
+            async for key, seconds in self._news.hear():
+                self.heard(key, seconds)
+
+    def heard(self, key: str, seconds: float) -> None:
+        """An endpoint has asked some node for a pause. Our own news, heard again, hardly changes anything."""
         end = self._clock.monotonic() + seconds
         if end > self._pauses.get(key, (0.0, 0.0))[0]:
             self._pauses[key] = (end, min(SPREAD, seconds / 2))

@@ -5,9 +5,13 @@ A node may keep count for itself, or share the count with others; whoever calls 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
+
+#: Seconds, at most, that one node may ask of all.
+LONGEST_PAUSE = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +42,16 @@ class ModelLimits(Protocol):
 
     def cool_down(self, key: str, seconds: float) -> None:
         """The endpoint asks for a pause: no call of this key is let in for so long, and those that wait come spread over a while after."""
+        ...
+
+
+class PauseNews(Protocol):
+    """Carries between nodes what an endpoint asked of one of them. It may lose some."""
+
+    def tell(self, key: str, seconds: float) -> None:
+        """Let the other nodes know soon. Never raises, never blocks."""
+        ...
+
+    def hear(self) -> AsyncIterator[tuple[str, float]]:
+        """Key and seconds, as told by all, this node too, for ever."""
         ...

@@ -281,7 +281,7 @@ async def running(
     signer = Signer(secret_keys(settings, secret_key))
     catalog = Catalog(storage.records, world.registry.contracts, clock)
     rates = LocalRateLimits(clock, storage.nodes) if shared is None else shared.rates
-    limits = LocalModelLimits(clock, random, rates)
+    limits = LocalModelLimits(clock, random, rates, news=None if shared is None else shared.pauses)
     models = ModelTasks(world.profiles, lambda profile: world.providers[profile.name], clock, secrets=world.secrets, limits=limits)
     threads = ToolThreads(settings.threads)
     processes = ToolProcesses(settings.threads)
@@ -366,9 +366,10 @@ async def running(
         for provider in world.providers.values():
             stack.push_async_callback(provider.close)
         stack.push_async_callback(recalling.settled)
-        listening = asyncio.create_task(breakers.listen())
-        stack.push_async_callback(asyncio.wait, [listening])
-        stack.callback(listening.cancel)
+        for hearing in (breakers.listen(), limits.listen()):
+            listening = asyncio.create_task(hearing)
+            stack.push_async_callback(asyncio.wait, [listening])
+            stack.callback(listening.cancel)
         await engine.start()
         stack.push_async_callback(engine.drain, settings.drain)
         ring = KeyRing(configured, storage.keys, clock)

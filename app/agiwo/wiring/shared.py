@@ -1,4 +1,4 @@
-"""What nodes share over Redis, each part with its way without: leases, hints, live progress, news of circuits, rates.
+"""What nodes share over Redis, each part with its way without: leases, hints, live progress, news of circuits and of pauses, rates.
 
 It opens one way to Redis for all of them, says once when that goes and comes, and keeps nothing that would be missed.
 """
@@ -16,6 +16,7 @@ from agiwo.leases.local_rates import LocalRateLimits
 from agiwo.leases.redis_leases import RedisShardLeases
 from agiwo.leases.redis_link import RedisLink
 from agiwo.leases.redis_news import RedisBreakerNews
+from agiwo.leases.redis_pauses import RedisPauses
 from agiwo.leases.redis_progress import RedisProgress
 from agiwo.leases.redis_rates import RedisRateLimits
 from agiwo.leases.redis_wakeup import RedisWakeup
@@ -34,6 +35,7 @@ class Shared:
     wakeup: RedisWakeup
     progress: RedisProgress
     news: RedisBreakerNews
+    pauses: RedisPauses
     rates: RateLimits
 
     def show(self, metrics: Metrics) -> None:
@@ -48,10 +50,10 @@ async def shared_over_redis(url: str, clock: Clock, log: Log, nodes: Callable[[]
     """The parts over the Redis at `url`, which need not be there; `nodes` says how many share what it would count."""
     link = RedisLink(url, changed=_teller(clock, log))
     rates = RedisRateLimits(link, LocalRateLimits(clock, nodes))
-    shared = Shared(link, RedisShardLeases(link), RedisWakeup(link), RedisProgress(link), RedisBreakerNews(link), rates)
+    shared = Shared(link, RedisShardLeases(link), RedisWakeup(link), RedisProgress(link), RedisBreakerNews(link), RedisPauses(link), rates)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(link.close)
-        for part in (shared.wakeup, shared.progress, shared.news):
+        for part in (shared.wakeup, shared.progress, shared.news, shared.pauses):
             stack.push_async_callback(part.close)
         listening = asyncio.create_task(shared.progress.listen())
         stack.push_async_callback(asyncio.wait, [listening])

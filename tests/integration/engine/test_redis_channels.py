@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,18 +15,23 @@ from redis.asyncio import Redis
 
 from agiwo.clock import SystemClock
 from agiwo.definition.contract import Breaker
-from agiwo.errors import Failure
+from agiwo.errors import Failure, StepError
 from agiwo.executors.breakers import Breakers
 from agiwo.leases import redis_channel, redis_link
+from agiwo.leases.local_rates import LocalRateLimits
 from agiwo.leases.redis_leases import GROUPS, RedisShardLeases
 from agiwo.leases.redis_link import RedisAway, RedisLink
 from agiwo.leases.redis_news import CHANNEL as CIRCUITS
 from agiwo.leases.redis_news import RedisBreakerNews
+from agiwo.leases.redis_pauses import CHANNEL as PAUSES
+from agiwo.leases.redis_pauses import RedisPauses
 from agiwo.leases.redis_progress import RedisProgress
 from agiwo.leases.redis_wakeup import CHANNEL, RedisWakeup
+from agiwo.models.limits import LocalModelLimits
 from agiwo.ports.breakers import OPEN, BreakerChange, Circuit
+from agiwo.ports.model_limits import Allowance
 from agiwo.testing.servers import RedisServer
-from kit.engine import until
+from kit.engine import TestClock, until
 
 Changes = asyncio.Queue[bool]
 
@@ -208,6 +214,29 @@ async def test_an_opening_reaches_another_node_and_a_closing_too(link: RedisLink
     one.reset(circuit)
     await until(lambda: not other.standing())
     assert not isinstance(other.admit(circuit, Breaker()), Failure)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    for news in (here, there):
+        await news.close()
+    await elsewhere.close()
+
+
+async def test_a_pause_that_a_model_asked_of_one_node_is_kept_by_the_other(link: RedisLink, redis_url: str) -> None:
+    """REQ-12: other steps do not hammer the endpoint meanwhile."""
+    elsewhere = RedisLink(redis_url)
+    here, there = RedisPauses(link), RedisPauses(elsewhere)
+    clock = TestClock()
+    one, other = (LocalModelLimits(clock, Random(1), LocalRateLimits(clock), news=news) for news in (here, there))
+    listening = asyncio.create_task(other.listen())
+    await there.listening.wait()
+    for nonsense in (b"\xff", b"12", b"1e3 p/m", b"99999999999 p/m", b" p/m"):
+        await link.client.publish(PAUSES, nonsense)
+    one.cool_down("p/m", 30.5)
+    await until(lambda: other._pauses)
+    with pytest.raises(StepError) as held_back:
+        async with other.call("p/m", Allowance(), 1, 1.0):
+            pass
+    assert held_back.value.retry_after is not None and held_back.value.retry_after >= 30
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     for news in (here, there):
