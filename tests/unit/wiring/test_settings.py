@@ -14,8 +14,11 @@ from agiwo.clock import SystemClock
 from agiwo.models.profile import ModelProfile
 from agiwo.settings import Settings, load_settings, own_secret_key, secrets_of
 from agiwo.settings.parts import CONNECTION_OPTIONS, SettingsRefused
+from agiwo.store.memory import MemoryDatabase
+from agiwo.store.memory_webhooks import MemoryDeliveries, MemoryWebhooks
 from agiwo.tools.builtin import standard_registry
 from agiwo.wiring.assembly import build_world, hidden_texts
+from agiwo.wiring.webhooks import webhook_parts
 
 
 @pytest.fixture(autouse=True)
@@ -196,3 +199,29 @@ def test_a_breaker_of_a_tool_that_is_not_there_is_refused_with_the_nearest_name(
     known = load_settings(breakers={"http.request": {"failures": 3}, "llm_task": {"open_for": 5}})
     build_world(known, standard_registry(), SystemClock())
     assert known.breaker_policies() == {"http.request": {"failures": 3}, "llm_task": {"open_for": 5.0}}
+
+
+GOOD = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo="
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hooks: {shop: {secret: 'env:NOT_SET', workflow: w}}", "hooks.shop.secret is to stand in the variable NOT_SET"),
+        ("hooks: {shop: {secret: 'hush-hush', workflow: w}}", "hooks.shop.secret is no secret of a webhook"),
+        (f"hooks: {{shop: {{secret: {GOOD}, workflow: w, input: '{{{{ input.x }}}}'}}}}", "hooks.shop.input reads `input`"),
+        (f"hooks: {{shop: {{secret: {GOOD}, workflow: w, input: '{{{{ payload. }}}}'}}}}", "hooks.shop.input"),
+        (f"hooks: {{shop: {{secret: {GOOD}}}}}", "exactly one of `workflow` and `signal`"),
+        (f"hooks: {{shop: {{secret: {GOOD}, signal: {{event: e}}}}}}", "exactly one of `correlation_key` and `instance`"),
+        (f"approval_channels: {{chat: {{secret: {GOOD}, deciders: ['role:x']}}}}", "deciders"),
+        (f"approval_channels: {{chat: {{secret: [{GOOD}, 'env:NOT_SET'], deciders: ['user:*@x.y']}}}}", "NOT_SET"),
+        ("callback_secrets: {default: 'env:NOT_SET'}", "callback_secrets.default"),
+    ],
+)
+def test_a_hook_that_cannot_work_is_refused_at_start(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "agiwo.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsRefused) as caught:
+        webhook_parts(load_settings(file), "k" * 40, MemoryWebhooks(), MemoryDeliveries(MemoryDatabase()))
+    assert said in caught.value.message
+    assert "hush-hush" not in caught.value.message and GOOD not in caught.value.message
