@@ -31,6 +31,7 @@ from agiwo.settings.parts import (
     HookSetting,
     RateSetting,
     SettingsRefused,
+    redis_url_problem,
 )
 from agiwo.values import pointer, shown
 
@@ -47,7 +48,8 @@ _PORT_LINK = re.compile(r"(tcp|udp|sctp)://.*")
 
 #: Settings whose values are told in no message.
 _HIDDEN = (
-    "secret_key", "previous_secret_keys", "connections", "channels", "api_keys", "hooks", "approval_channels", "callback_secrets",
+    "database_url", "redis_url", "llm_api_key", "secret_key", "previous_secret_keys", "connections", "channels", "api_keys", "hooks",
+    "approval_channels", "callback_secrets",
 )  # fmt: skip
 
 
@@ -98,6 +100,13 @@ class Settings(BaseSettings):
     @classmethod
     def _words(cls, value: Any) -> Any:
         return tuple(word for word in re.split(r"[\s,]+", value) if word) if isinstance(value, str) else value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and (problem := redis_url_problem(value.get_secret_value())) is not None:
+            raise ValueError(problem)
+        return value
 
     @field_validator("outbound_allow")
     @classmethod

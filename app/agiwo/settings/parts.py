@@ -6,8 +6,10 @@ They check what an operator wrote as far as it can be known without opening anyt
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -20,6 +22,26 @@ class SettingsRefused(InvalidInput):
     """The settings cannot be used."""
 
     code = "settings_refused"
+
+
+#: What a Redis URL may say behind the question mark.
+_REDIS_OPTIONS = frozenset({"db", "ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"})
+
+
+def redis_url_problem(url: str) -> str | None:
+    """What is wrong with a Redis URL, in words that do not show it; None if nothing is."""
+    expected = "a Redis URL is redis://HOST:PORT/NUMBER, rediss://… or unix:///PATH?db=NUMBER"
+    try:
+        parts = urlsplit(url)
+        good = parts.path.startswith("/") if parts.scheme == "unix" else bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return expected
+    if parts.scheme not in ("redis", "rediss", "unix") or not good:
+        return expected
+    if parts.scheme != "unix" and not re.fullmatch(r"/?[0-9]{0,5}", parts.path):
+        return f"{expected}, and the database in it is a number"
+    unknown = parse_qs(parts.query, keep_blank_values=True).keys() - _REDIS_OPTIONS
+    return f"a Redis URL takes the options {', '.join(sorted(_REDIS_OPTIONS))}, and no other" if unknown else None
 
 
 class Part(BaseModel):

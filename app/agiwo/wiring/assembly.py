@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,14 +144,18 @@ def build_world(settings: Settings, registry: ToolRegistry, clock: Clock) -> Wor
         providers = {name: provider_for(profile, clock) for name, profile in profiles.items()}
     except (ServiceError, Unavailable) as exc:
         raise SettingsRefused(f"the settings cannot be used:\n{exc.message}") from None
-    known = (*registry.contracts(), MODELS)
-    for name in settings.breakers:
+    _are_tools("breakers", settings.breakers, (*registry.contracts(), MODELS))
+    _are_tools("rates", settings.rates, registry.contracts())
+    connections = Connections(_specs(settings), Guard(settings.outbound_allow, never=_own_parts(settings)))
+    return World(registry, connections, profiles, providers, secrets_of(os.environ))
+
+
+def _are_tools(setting: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
         if name not in known:
             near = nearest(name, known)
             hint = f"; did you mean `{near}`?" if near else ""
-            raise SettingsRefused(f"the settings cannot be used: `breakers` names {name[:80]!r}, and there is no such tool{hint}")
-    connections = Connections(_specs(settings), Guard(settings.outbound_allow, never=_own_parts(settings)))
-    return World(registry, connections, profiles, providers, secrets_of(os.environ))
+            raise SettingsRefused(f"the settings cannot be used: `{setting}` names {name[:80]!r}, and there is no such tool{hint}")
 
 
 def _own_parts(settings: Settings) -> list[tuple[str, int]]:

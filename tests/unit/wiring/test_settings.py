@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agiwo.clock import SystemClock
+from agiwo.leases.redis_link import RedisLink
 from agiwo.models.profile import ModelProfile
 from agiwo.settings import Settings, load_settings, own_secret_key, secrets_of
 from agiwo.settings.parts import CONNECTION_OPTIONS, SettingsRefused
@@ -225,3 +226,32 @@ def test_a_hook_that_cannot_work_is_refused_at_start(tmp_path: Path, text: str, 
         webhook_parts(load_settings(file), "k" * 40, MemoryWebhooks(), MemoryDeliveries(MemoryDatabase()))
     assert said in caught.value.message
     assert "hush-hush" not in caught.value.message and GOOD not in caught.value.message
+
+
+def test_a_rate_of_a_tool_that_is_not_there_is_refused_with_the_nearest_name() -> None:
+    settings = load_settings(rates={"http.requset": {"limit": 3}})
+    with pytest.raises(SettingsRefused, match=r"`rates` names .* did you mean `http\.request`"):
+        build_world(settings, standard_registry(), SystemClock())
+    build_world(load_settings(rates={"http.request": {"limit": 3, "per": 1}}), standard_registry(), SystemClock())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "my-password", "http://:my-password@h", "redis://", "redis://:my-password@h:99999", "redis://:my-password@h/zero",
+        "redis://:my-password@h?max_connections=1", "unix://", "redis://:my-password@[h",
+    ],
+)  # fmt: skip
+def test_a_redis_url_that_cannot_be_one_is_refused_and_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGIWO_REDIS_URL", url)
+    with pytest.raises(SettingsRefused, match="a Redis URL") as refused:
+        load_settings()
+    assert refused.value.problems[0].pointer == "AGIWO_REDIS_URL"
+    assert "my-password" not in str(refused.value) + repr(refused.value.problems)
+
+
+@pytest.mark.parametrize("url", ["redis://h", "rediss://u:p@h:6380/3?ssl_cert_reqs=required", "unix:///run/redis.sock?db=2", "redis://h/"])
+def test_a_redis_url_is_taken(url: str) -> None:
+    settings = load_settings(redis_url=url)
+    assert settings.redis_url is not None
+    assert RedisLink(settings.redis_url.get_secret_value()).up
