@@ -130,6 +130,40 @@ def validate(
 
 
 @app.command()
+def schema() -> None:
+    """Print the JSON Schema of a definition, for editors; needs no service."""
+    _call("definitions", "schema")
+
+
+@app.command()
+def diff(
+    workflow: Annotated[str, typer.Argument(help="Id of the workflow.")],
+    old: Annotated[str, typer.Argument(help="The version to compare from.")],
+    new: Annotated[str, typer.Argument(help="The version to compare to.")],
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Show what two versions of a workflow differ in, step by step."""
+    _call("definitions", "diff", server, key, workflow, old, new, as_json)
+
+
+@app.command()
+def preview(
+    what: Annotated[str, typer.Argument(help="A file with a definition (- is standard input), or the id of a workflow.")],
+    input: Annotated[str | None, typer.Option("--input", "-i", help="JSON, @FILE or @- for standard input.")] = None,
+    results: Annotated[str | None, typer.Option("--results", help="Outputs by step: JSON, @FILE or @-; others are made up.")] = None,
+    decisions: Annotated[str | None, typer.Option("--decisions", help="approve or reject by step: JSON, @FILE or @-.")] = None,
+    version: Annotated[str | None, typer.Option(help="Version of a workflow (default: the one that a trigger takes).")] = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Follow a definition with nothing called: prompts, parameters, conditions, approvals."""
+    _call("definitions", "preview", server, key, what, input, results, decisions, version, as_json)
+
+
+@app.command()
 def publish(
     files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")],
     server: Server = DEFAULT_SERVER,

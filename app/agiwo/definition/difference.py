@@ -29,11 +29,6 @@ class KeyChange:
         values = (("from", self.old), ("to", self.new))
         return {"key": self.key, **{name: value for name, value in values if value is not _ABSENT}}
 
-    def to_text(self) -> str:
-        if self.old is _ABSENT:
-            return f"{self.key}: {_short(self.new)} (new)"
-        return f"{self.key}: {_short(self.old)} -> {'gone' if self.new is _ABSENT else _short(self.new)}"
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -82,19 +77,7 @@ class Difference:
 
     def to_text(self) -> str:
         """For people; ends with a line end."""
-        lines = [f"{self.workflow} {self.old} -> {self.new}"]
-        if self.same:
-            lines.append("  no difference")
-        lines += [f"  {change.to_text()}" for change in self.keys]
-        lines += [f"- step {id}" for id in self.removed]
-        lines += [f"+ step {id}" for id in self.added]
-        for id, keys in self.changed.items():
-            lines += [f"~ step {id}", *(f"    {change.to_text()}" for change in keys)]
-        if self.moved:
-            lines.append(f"~ order: {', '.join(self.new_order)}")
-        lines += [f"- {_arrow(edge)}" for edge in self.removed_edges or ()]
-        lines += [f"+ {_arrow(edge)}" for edge in self.added_edges or ()]
-        return "\n".join(lines) + "\n"
+        return difference_text(self.to_json())
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], old_graph: Workflow | None, new_graph: Workflow | None) -> Difference:
@@ -147,6 +130,30 @@ def _edges(workflow: Workflow) -> dict[tuple[str, ...], Mapping[str, str]]:
         out |= {} if edge.label is None else {"label": edge.label}
         found[tuple(out.values())] = out
     return found
+
+
+def difference_text(found: Mapping[str, Any]) -> str:
+    """The JSON form of a difference as text for people; ends with a line end."""
+    steps, edges = found["steps"], found["edges"] or {"removed": (), "added": ()}
+    lines = [f"{found['workflow_id']} {found['from']} -> {found['to']}"]
+    if found["same"]:
+        lines.append("  no difference")
+    lines += [f"  {_line(change)}" for change in found["workflow"]]
+    lines += [f"- step {id}" for id in steps["removed"]]
+    lines += [f"+ step {id}" for id in steps["added"]]
+    for step in steps["changed"]:
+        lines += [f"~ step {step['id']}", *(f"    {_line(change)}" for change in step["keys"])]
+    if found["order"] is not None:
+        lines.append(f"~ order: {', '.join(found['order']['to'])}")
+    lines += [f"- {_arrow(edge)}" for edge in edges["removed"]]
+    lines += [f"+ {_arrow(edge)}" for edge in edges["added"]]
+    return "\n".join(lines) + "\n"
+
+
+def _line(change: Mapping[str, Any]) -> str:
+    if "from" not in change:
+        return f"{change['key']}: {_short(change['to'])} (new)"
+    return f"{change['key']}: {_short(change['from'])} -> {_short(change['to']) if 'to' in change else 'gone'}"
 
 
 def _arrow(edge: Mapping[str, str]) -> str:
