@@ -21,18 +21,19 @@ from agiwo.store.pool import connected
 from agiwo.store.statements import STATEMENTS
 from agiwo.values import decode, encode
 
-#: How long a hold waits for first writes under way, while new ones wait behind it.
-PATIENCE = "3s"
+#: Seconds that a hold waits for first writes under way, while new ones wait behind it.
+PATIENCE = 3.0
 TRIES = 10
 
 _CLASH = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
 
 
 class PostgresWorkflows:
-    """A WorkflowStore on a pool made by `service_engine`."""
+    """A WorkflowStore on a pool made by `service_engine`; `patience` in seconds as PATIENCE."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: AsyncEngine, patience: float = PATIENCE) -> None:
+        self.engine = engine
+        self._patience = patience
 
     async def workflows(self, tenant: str, containing: str | None, after: str | None, limit: int) -> list[WorkflowRow]:
         pattern = None if containing is None else f"%{_escaped(containing)}%"
@@ -112,12 +113,12 @@ class PostgresWorkflows:
         return bool(await self._ask("delete_drafts", tenant, workflow, version))
 
     async def _ask(self, name: str, *values: Any) -> list[Row[Any]]:
-        async with connected(self._engine) as connection:
+        async with connected(self.engine) as connection:
             return await _say(connection, name, *values)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
-        async with connected(self._engine) as plain:
+        async with connected(self.engine) as plain:
             connection = await plain.execution_options(isolation_level="READ COMMITTED")
             async with connection.begin():
                 yield connection
@@ -127,13 +128,13 @@ class PostgresWorkflows:
         """A transaction during which no instance begins, and after which each beginning sees what was done in it."""
         try:
             async with self._transaction() as connection:
-                await connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+                await connection.exec_driver_sql(f"SET LOCAL lock_timeout = {round(self._patience * 1000)}")
                 # First writes under way are waited for and new ones wait; reads and backups go on. No statement that can be prepared.
                 await connection.exec_driver_sql("LOCK TABLE agiwo.start_hold IN EXCLUSIVE MODE")
                 yield connection
         except DBAPIError as exc:
             if isinstance(getattr(exc.orig, "__cause__", None), asyncpg.LockNotAvailableError):
-                raise StoreUnavailable(f"writes that are under way did not end within {PATIENCE}") from exc
+                raise StoreUnavailable(f"writes that are under way did not end within {self._patience:g} seconds") from exc
             raise
 
 
