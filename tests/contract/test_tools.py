@@ -47,6 +47,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "data.transform": {"data": [{"k": "a"}], "operations": [{"op": "limit", "n": 1}]},
     "email_sender.send": {"to": "ops@example.com", "subject": "s", "body": "b"},
     "notify.send": {"channel": "ops", "text": "007"},
+    "events.send": {"event": "paid", "payload": {"a": "007"}, "to": {"correlation_key": "order-1"}},
     "user.waits": {"n": 1},
     "user.blocks": {"n": 1},
 }
@@ -79,7 +80,11 @@ async def ctx(tmp_path: Path) -> AsyncIterator[ToolContext]:
         async def tell(channel: str, to: Sequence[str], body: Mapping[str, Any]) -> list[str]:
             return [*to]
 
-        yield ToolContext(instance_id="i", step="s", idempotency_key="key-1", connections=connections, clock=Held(), tell=tell)
+        async def signals(id: str, event: str, payload: Any, instance: str | None, key: str | None) -> list[dict[str, Any]]:
+            return [{"instance_id": "i", "outcome": "accepted"}]
+
+        more: dict[str, Any] = {"connections": connections, "clock": Held(), "tell": tell, "signals": signals}
+        yield ToolContext(instance_id="i", step="s", idempotency_key="key-1", **more)
         await connections.close()
 
 

@@ -122,10 +122,11 @@ class Signalling:
         """Whether too many signals wait there. Only an instance that was ever sent so many is loaded to be counted."""
         if await self._records.count_inbox(caller.tenant, instance, "signal", MOST_KEPT) < MOST_KEPT:
             return False
+        # First what waits, then what is kept: one that is taken up in between is rather counted twice than not at all.
+        waiting = await self._records.count_inbox(caller.tenant, instance, "signal", MOST_KEPT, waiting=True)
         held = await self._instances.load(caller, instance)
         now = self._clock.now()
-        kept = sum(not is_expired(held, signal, now) for signal in held.signals.values())
-        return kept + await self._records.count_inbox(caller.tenant, instance, "signal", MOST_KEPT, waiting=True) >= MOST_KEPT
+        return waiting + sum(not is_expired(held, signal, now) for signal in held.signals.values()) >= MOST_KEPT
 
 
 def _check(event: str, payload: Any, id: str | None) -> None:

@@ -250,7 +250,7 @@ def test_a_declared_breaker_stands_in_the_contract() -> None:
     async def x(host: str) -> None: ...
 
     assert x.contract.to_json()["breaker"] == {"failures": 2, "open_for": 3.0, "key": ["host"], "counts": []}
-    assert x.contract.digest != replace(x.contract, breaker=None).digest
+    assert x.contract.digest == replace(x.contract, breaker=None).digest, "when calls are held back is nothing that an approver relies on"
     assert ToolContract("t.y").to_json()["breaker"] == {"failures": 5, "open_for": 30.0, "key": [], "counts": []}
 
 
