@@ -262,20 +262,21 @@ class Held:
             inbox_done=tuple(entry.item for entry in entries if entry.item is not None),
             approvals=rows.approvals,
             closed=rows.closed,
-            outbox=(*rows.outbox, *self._told(records, kind)),
+            outbox=rows.outbox + self._told(records, kind),
             usage=usage_rows(records, instance.workflow.id),
             error=ending.error if ending is not None else None,
             waiting_for=waiting_for(instance) if park else None,
         )
         return Pending(self, write, instance, entries, commands, records)
 
-    def _told(self, records: list[Record], kind: WriteKind) -> Iterable[OutboxRow]:
-        """What others are told of this write, in the same commit."""
-        instance = self.instance
-        if (wanted := self.node.subscriptions.by_tenant.get(self.tenant)) and records:
-            yield from telling.told(self.committed.status, instance, records, self.correlation_key, wanted)
-        if kind is WriteKind.END and self.callback_url is not None:
-            yield telling.callback(instance, self.callback_url, self.node.clock.now())
+    def _told(self, records: list[Record], kind: WriteKind) -> tuple[OutboxRow, ...]:
+        """What others are told of this write, in the same commit; nothing, and at no cost, if nobody wants to hear."""
+        out: tuple[OutboxRow, ...] = ()
+        if records and (wanted := self.node.subscriptions.by_tenant.get(self.tenant)) is not None:
+            out = tuple(telling.told(self.committed.status, self.instance, records, self.correlation_key, wanted))
+        if self.callback_url is not None and kind is WriteKind.END:
+            out = (*out, telling.callback(self.instance, self.callback_url, self.node.clock.now()))
+        return out
 
     def _put(self, pending: Pending) -> None:
         self.writing = pending

@@ -28,6 +28,8 @@ STEP_EVENTS = (
 ENDS = {InstanceStatus.SUCCESS: "instance.succeeded"}
 INSTANCE_EVENTS = (
     "instance.started",
+    "instance.interrupted",
+    "instance.resumed",
     "instance.cancel_asked",
     *(ENDS.get(status, f"instance.{status.lower()}") for status in InstanceStatus if status in ENDED_INSTANCE),
 )
