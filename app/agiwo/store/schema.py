@@ -285,6 +285,7 @@ outbox = Table(
     Index("outbox_line", "shard", "instance_id", "target", "state", "seq", "position"),
     Index("outbox_list", "tenant", text("id DESC")),
     Index("outbox_target", "tenant", "target", text("id DESC")),
+    Index("outbox_open", "tenant", "target", text("id DESC"), postgresql_where=text("state <> 'delivered'")),
     Index("outbox_settled", "settled_at", postgresql_where=text("settled_at IS NOT NULL")),
     postgresql_with={"fillfactor": 70},
 )
