@@ -307,3 +307,42 @@ async def test_bad_parameters_of_the_lists_are_refused(world: World) -> None:
     for query in ("q=", f"q={'x' * 129}"):
         assert (await world.client.get(f"/v1/workflows?{query}")).status_code == 422
     assert (await world.client.get("/v1/workflows?q=%00")).status_code in (200, 400, 422)
+
+
+async def test_authors_mark_and_delete_and_operators_pause(world: World) -> None:
+    at = await published(world, "ranked", "1.0", "1.1")
+    keys = {}
+    for role in ("author", "operator", "viewer"):
+        made = await world.client.post("/v1/admin/keys", json={"name": f"life-{role}", "roles": [role]})
+        keys[role] = {"authorization": f"Bearer {made.json()['key']}"}
+    calls: list[tuple[str, str, Any, str]] = [
+        ("POST", f"{at}/default", {"version": "1.0"}, "author"), ("POST", f"{at}/default", {"version": None}, "author"),
+        ("POST", f"{at}/deprecate", {"version": "1.0"}, "author"), ("DELETE", f"{at}/versions/1.0", None, "author"),
+        ("POST", f"{at}/pause", {}, "operator"), ("POST", f"{at}/resume", {}, "operator"),
+        ("GET", f"{at}/drafts", None, "viewer"), ("POST", f"{at}/preview", {}, "viewer"), ("GET", "/v1/schema", None, "viewer"),
+        ("DELETE", at, None, "author"),
+    ]  # fmt: skip
+    for method, path, body, role in calls:
+        for other in ("viewer", "author", "operator"):
+            if role not in ("viewer", other):
+                refused = await world.anonymous.request(method, path, json=body, headers=keys[other])
+                assert (refused.status_code, refused.json()["needs"]) == (403, role), (path, other)
+        allowed = await world.anonymous.request(method, path, json=body, headers=keys[role])
+        assert allowed.status_code == 200, (path, allowed.text)
+
+
+async def test_what_runs_keeps_its_definition_whatever_becomes_of_the_workflow(world: World) -> None:
+    """REQ-21."""
+    text_of = "workflow: {{id: kept, version: '{}', output: {{v: '{}'}}, steps: [{{id: ask, type: approval, approval: {{title: t}}}}, {}]}}"
+    await world.publish(text_of.format("1", "one", "{id: b, type: tool_call, tool: time.now}"))
+    running = await world.run("kept")
+    await world.publish(text_of.format("2", "two", "{id: c, type: tool_call, tool: time.now}"))
+    await world.client.post("/v1/workflows/kept/default", json={"version": "2"})
+    await world.client.post("/v1/workflows/kept/deprecate", json={"version": "1"})
+    assert (await world.run("kept"))["version"] == "2"
+    await world.client.post("/v1/workflows/kept/pause")
+    await world.client.post(f"/v1/approvals/{running['waiting_for'][0]['approval_id']}/approve")
+    await world.client.get(f"{running['links']['self']}/events")
+    ended = (await world.client.get(running["links"]["self"])).json()
+    assert (ended["version"], ended["output"], set(ended["steps"])) == ("1", {"v": "one"}, {"ask", "b"})
+    assert {node["id"] for node in (await world.client.get(running["links"]["graph"])).json()["nodes"]} == {"ask", "b"}

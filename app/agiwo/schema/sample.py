@@ -10,7 +10,7 @@ from typing import Any
 
 from agiwo.values import JSON
 
-_DEEPEST, _LONGEST = 8, 20
+_DEEPEST, _LONGEST, _MOST = 8, 20, 1000
 _TEXTS = {
     "date-time": "2026-01-01T00:00:00Z",
     "date": "2026-01-01",
@@ -23,49 +23,57 @@ _TEXTS = {
 
 def sample(schema: Any, text: str = "…") -> JSON:
     """A made-up value for `schema`; `text` stands where any text will do."""
-    return _value(schema, schema, text, 0)
+    return _Making(schema, text).value(schema, 0)
 
 
-def _value(schema: Any, root: Any, text: str, depth: int) -> JSON:
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        return None if isinstance(schema, Mapping) else text
-    for key in ("const", "default"):
-        if key in schema:
-            given: JSON = schema[key]
-            return given
-    for key in ("examples", "enum"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            first: JSON = schema[key][0]
-            return first
-    if isinstance(reference := schema.get("$ref"), str):
-        return _value(_found(root, reference), root, text, depth + 1)
-    for key in ("oneOf", "anyOf"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return _value({**_without(schema, key), **_mapping(schema[key][0])}, root, text, depth + 1)
-    if isinstance(schema.get("allOf"), list) and schema["allOf"]:
-        return _value(_merged([_without(schema, "allOf"), *schema["allOf"]], root), root, text, depth + 1)
-    return _typed(schema, root, text, depth)
+class _Making:
+    """One value under way; what nests or branches without end is cut off by a count of parts."""
 
+    def __init__(self, root: Any, text: str) -> None:
+        self._root = root
+        self._text = text
+        self._left = _MOST
 
-def _typed(schema: Mapping[str, Any], root: Any, text: str, depth: int) -> JSON:
-    kind = schema.get("type")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
-    if kind is None:
-        kind = "object" if "properties" in schema else "array" if "items" in schema else "string"
-    if kind == "object":
-        properties = _mapping(schema.get("properties"))
-        # What nests without end ends where nothing more is required.
-        wanted = properties if depth < _DEEPEST - 2 else ()
-        names = dict.fromkeys([*wanted, *schema.get("required", ())])
-        return {name: _value(properties.get(name, {}), root, text, depth + 1) for name in names}
-    if kind == "array":
-        count = min(max(int(schema.get("minItems", 1)), 1), int(schema.get("maxItems", _LONGEST)), _LONGEST)
-        return [_value(schema.get("items", {}), root, text, depth + 1) for _ in range(count)]
-    if kind in ("integer", "number"):
-        return _number(schema)
-    if kind == "boolean":
-        return True
-    return None if kind == "null" else _text(schema, text)
+    def value(self, schema: Any, depth: int) -> JSON:
+        self._left -= 1
+        if not isinstance(schema, Mapping) or depth > _DEEPEST or self._left < 0:
+            return None if isinstance(schema, Mapping) else self._text
+        for key in ("const", "default"):
+            if key in schema:
+                given: JSON = schema[key]
+                return given
+        for key in ("examples", "enum"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                first: JSON = schema[key][0]
+                return first
+        if isinstance(reference := schema.get("$ref"), str):
+            return self.value(_found(self._root, reference), depth + 1)
+        for key in ("oneOf", "anyOf"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                return self.value({**_without(schema, key), **_mapping(schema[key][0])}, depth + 1)
+        if isinstance(schema.get("allOf"), list) and schema["allOf"]:
+            return self.value(_merged([_without(schema, "allOf"), *schema["allOf"]], self._root), depth + 1)
+        return self._typed(schema, depth)
+
+    def _typed(self, schema: Mapping[str, Any], depth: int) -> JSON:
+        kind = schema.get("type")
+        kind = kind[0] if isinstance(kind, list) and kind else kind
+        if kind is None:
+            kind = "object" if "properties" in schema or "required" in schema else "array" if "items" in schema else "string"
+        if kind == "object":
+            properties = _mapping(schema.get("properties"))
+            # What nests without end ends where nothing more is required.
+            wanted = properties if depth < _DEEPEST - 2 else ()
+            names = dict.fromkeys([*wanted, *schema.get("required", ())])
+            return {name: self.value(properties.get(name, {}), depth + 1) for name in names}
+        if kind == "array":
+            count = min(max(int(schema.get("minItems", 1)), 1), int(schema.get("maxItems", _LONGEST)), _LONGEST)
+            return [self.value(schema.get("items", {}), depth + 1) for _ in range(count)]
+        if kind in ("integer", "number"):
+            return _number(schema)
+        if kind == "boolean":
+            return True
+        return None if kind == "null" else _made_text(schema, self._text)
 
 
 def _number(schema: Mapping[str, Any]) -> JSON:
@@ -77,7 +85,7 @@ def _number(schema: Mapping[str, Any]) -> JSON:
     return number
 
 
-def _text(schema: Mapping[str, Any], text: str) -> str:
+def _made_text(schema: Mapping[str, Any], text: str) -> str:
     made = _TEXTS.get(str(schema.get("format")), text)
     longest = schema.get("maxLength")
     made = made if longest is None else made[: int(longest)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -165,6 +166,7 @@ class _Walk:
         told = self._order[path]
         if "route" in data:
             told["route"] = data["route"]
+            self._weight += weigh(data["route"], MAX_BYTES)
         if record.type in ("step.succeeded", "step.skipped", "step.failed"):
             self._settled(run, told)
 
@@ -188,6 +190,7 @@ class _Walk:
 
     def _settled(self, run: Run, told: dict[str, Any]) -> None:
         step = self._instance.workflow.body.steps[run.step]
+        self._weight += weigh(run.output, MAX_BYTES)
         rests_on = told.get("rests_on")
         if rests_on and told.get("output_from") != "given":
             self._made_up.add(step.id)
@@ -237,12 +240,25 @@ class _Walk:
             "workflow_id": instance.workflow.id,
             "version": instance.workflow.version,
             "status": status_of(instance),
-            "steps": [_shown(instance, instance.runs[path], told) for path, told in self._order.items()],
+            "steps": self._steps(),
             "not_run": not_run,
             "output": ending.output if ending is not None and instance.ended else None,
             "error": dict(ending.error) if ending is not None and ending.error is not None else None,
             "stopped": self._stopped,
         }
+
+    def _steps(self) -> list[dict[str, Any]]:
+        """The runs in order; where one decision began more than is shown, the first of them."""
+        out: list[dict[str, Any]] = []
+        room = 2 * MAX_BYTES
+        for path, told in islice(self._order.items(), MAX_RUNS):
+            shown = _shown(self._instance, self._instance.runs[path], told)
+            room -= weigh(shown, room)
+            # One value alone may be larger: it was given, and came in one request.
+            if room < 0 and out:
+                break
+            out.append(shown)
+        return out
 
     def _is_left(self, step: Step) -> bool:
         return self._instance.latest_run(step.index) is None
@@ -260,10 +276,9 @@ def _made_up(step: Step) -> Any:
     """A result of the form that the step promises; without a promise a text that says whose it is."""
     words = f"<the answer of `{step.id}`>" if step.kind is Kind.LLM_TASK else f"<the result of `{step.id}`>"
     schema: Schema | None = step.output_schema
-    if schema is not None:
-        return sample(schema.source, words)
-    promised = step.contract.result if step.contract is not None else None
-    return words if promised is None else sample(promised, words)
+    promised = schema.source if schema is not None else step.contract.result if step.contract is not None else None
+    made = words if promised is None else sample(promised, words)
+    return made if weigh(made, MAX_BYTES // 20) <= MAX_BYTES // 20 else words
 
 
 def _reads(step: Step) -> Iterator[Read]:

@@ -19,6 +19,7 @@ SERVICES = (
     | {f"{verb}_answered_call" for verb in ("hold", "look_at", "renew", "keep", "free")}
     | {"insert_webhook", "change_webhook_if_unchanged", "disable_webhook", "delete_webhook", "read_webhook_news", "list_subscriptions"}
     | {"deliver_again"}
+    | {"list_workflows", "look_for_instances", "forbid_versions", "allow_versions_that_stand", "delete_forbidden_versions"}
     | {"keep_last_good", "find_last_good"}
 )
 

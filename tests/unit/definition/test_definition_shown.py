@@ -171,3 +171,8 @@ def test_a_picture_has_every_step_and_edge_and_no_script() -> None:
 )
 def test_a_made_up_value_fits_plain_schemas(schema: Any) -> None:
     assert Schema.compile(schema).fits(sample(schema, "some text"))
+
+
+def test_a_schema_that_branches_without_end_is_cut_off() -> None:
+    wide = {"type": "object", "properties": {f"p{n}": {"$ref": "#"} for n in range(50)}, "required": [f"p{n}" for n in range(50)]}
+    assert len(str(sample(wide))) < 100_000

@@ -178,3 +178,20 @@ def test_the_same_call_gives_the_same_answer() -> None:
         id: c, type: tool_call, tool: t.pure
     """
     assert run(steps) == run(steps)
+
+
+def test_what_begins_at_once_is_bounded_too() -> None:
+    text = 'type: tool_call, tool: t.pure, depends_on: [], parameters: {n: "{{ input.text }}"}'
+    steps = "\n".join(f"id: s{n}, {text}" for n in range(400))
+    shown = run(steps, input={"text": "x" * 100_000})
+    assert len(shown["steps"]) <= 45
+    assert shown["stopped"] is not None
+
+
+def test_a_large_result_that_is_given_is_not_shown_again_and_again() -> None:
+    steps = """
+        id: a, type: tool_call, tool: t.pure, on_success: b, max_iterations: 100000
+        id: b, type: tool_call, tool: t.pure, on_success: a, max_iterations: 100000
+    """
+    shown = run(steps, results={"a": "x" * 1_500_000})
+    assert len(shown["steps"]) < 10
