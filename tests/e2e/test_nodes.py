@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from agiwo.testing.servers import RedisServer
 from kit.process import Start
+
+LOOK = 0.05  # seconds between two looks
 
 TOOLS = """
 import asyncio
@@ -75,18 +78,19 @@ def test_what_a_killed_node_left_goes_on_at_the_other_and_nothing_unsafe_is_done
             assert begun.status_code == 202, begun.text + "".join(other.seen)
             ids[f"guest-{n}"] = begun.json()["instance_id"]
         while len(marks(tmp_path)) < len(ids):
-            pass
+            time.sleep(LOOK)
         killed.end(signal.SIGKILL)
         (tmp_path / "open").touch()
         for id in ids.values():
             while (view := to_other.get(f"/v1/instances/{id}").json())["ended_at"] is None:
-                pass
+                time.sleep(LOOK)
             assert view["status"] == "SUCCESS", json.dumps(view)
         redis_server.stop()
         try:
             # Without Redis it is as ready as before, and says so.
             while (ready := to_other.get("/readyz")).json()["parts"]["redis"]:
                 assert ready.status_code == 200
+                time.sleep(LOOK)
             assert (ready.status_code, ready.json()["status"]) == (200, "ok")
             numbers = to_other.get("/metrics").text
             assert "agiwo_redis_up 0.0" in numbers

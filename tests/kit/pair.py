@@ -119,8 +119,8 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(database: str, server: RedisServer | None) -> AsyncIterator[Pair]:
-    """Two running nodes; without a server, with the address of one that is not there."""
+async def pair(database: str, server: RedisServer | None, patience: float = 0.3) -> AsyncIterator[Pair]:
+    """Two running nodes, which wait `patience` seconds for Redis; without a server, with the address of one that is not there."""
     url = server.url if server is not None else "unix:///tmp/agiwo-no-such-redis.sock"
     calls, moments, clock = Counted(), Moments(), SystemClock()
     async with AsyncExitStack() as stack:
@@ -129,7 +129,7 @@ async def pair(database: str, server: RedisServer | None) -> AsyncIterator[Pair]
         nodes = []
         for name in ("one", "other"):
             changes: list[bool] = []
-            link = RedisLink(url, changed=lambda up, reason, changes=changes: changes.append(up), timeout=0.3)  # type: ignore[misc]
+            link = RedisLink(url, changed=lambda up, reason, changes=changes: changes.append(up), timeout=patience)  # type: ignore[misc]
             stack.push_async_callback(link.close)
             wakeup, leases, store = RedisWakeup(link), RedisShardLeases(link), Telling(database)
             stack.push_async_callback(wakeup.close)

@@ -260,3 +260,45 @@ async def test_connections_that_are_cut_lose_and_double_nothing(site: Site) -> N
         assert numbers == list(range(1, len(numbers) + 1))
     made = [(path, attempt, key) for path, attempt, key in calls.made]
     assert len(made) == len(set(made))
+
+
+async def test_a_call_longer_than_the_lease_is_made_once_since_the_lease_is_renewed_meanwhile(site: Site) -> None:
+    """REQ-04."""
+    flow = row(tool("a", Effect.WRITE))
+    calls = Calls(held=["a"])
+    first = await site.node(flow, calls, "a", lease=2.0, heartbeat=0.2)
+    await site.node(flow, calls, "b", lease=2.0, heartbeat=0.2)
+    _, ended = await site.begin(first, flow)
+    await calls.begun("a")
+    over = await site.connection.fetchval("SELECT lease_until FROM agiwo.node WHERE name = 'a'")
+    while not await site.connection.fetchval("SELECT now() > $1", over):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)  # until the lease under which the call began is over
+    calls.give("a")
+    assert (await ended).status.value == "SUCCESS"
+    assert calls.paths == ["a"]
+    assert not site.moments.all(Happening.DECLARED_DEAD)
+
+
+async def test_all_that_a_killed_node_left_is_taken_over_though_the_database_goes_away_meanwhile(site: Site) -> None:
+    """REQ-01: a recovery is tried again until nothing is left, whatever becomes of one round."""
+    flow = row(tool("a"), tool("b", Effect.WRITE))
+    killed_calls, calls = Calls(held=["a"]), Calls()
+    killed = await site.node(flow, killed_calls, "a", heartbeat=1000.0)
+    begun = await asyncio.gather(*(site.begin(killed, flow) for _ in range(50)))
+    await killed_calls.begun("a")
+    for task in killed._tasks:
+        task.cancel()
+    await asyncio.gather(*killed._tasks, return_exceptions=True)
+    killed._tasks = []
+    await site.node(flow, calls, "b", heartbeat=0.05)
+    await site.connection.execute("UPDATE agiwo.node SET lease_until = now() - interval '1 second' WHERE name = 'a'")
+    for _ in range(10):
+        await site.connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        await asyncio.sleep(0.02)  # so that each cut meets another moment of the recovery
+    while len(site.moments.all(Happening.ENDED)) < len(begun):
+        await site.moments.next(Happening.ENDED)
+    assert {event.data["status"] for event in site.moments.all(Happening.ENDED)} == {"SUCCESS"}
+    assert calls.paths.count("b") == len(begun)
+    assert await site.connection.fetchval(f"SELECT count(*) FROM {SCHEMA}.run") == 0

@@ -1,6 +1,6 @@
 """Redis as it may be: there, absent, emptied, frozen, restarted empty. Whatever it is, all ends well and nothing is done twice.
 
-REQ-35 and REQ-01. `tests/chaos/test_redis.py` is the longer form.
+REQ-35. `tests/chaos/test_redis.py` is the longer form.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def test_without_redis_all_ends_well(database: str) -> None:
 async def test_with_redis_claims_are_spread_fairly_and_each_node_takes_what_it_holds(
     database: str, redis_server: RedisServer, redis_url: str
 ) -> None:
-    async with pair(database, redis_server) as made:
+    async with pair(database, redis_server, patience=5.0) as made:
         await made.shared()
         await made.begin(2 * LOAD)
         await made.ended(2 * LOAD)
@@ -102,7 +102,7 @@ async def test_with_redis_claims_are_spread_fairly_and_each_node_takes_what_it_h
 
 
 async def test_what_a_node_without_room_holds_is_taken_by_the_other(database: str, redis_server: RedisServer, redis_url: str) -> None:
-    async with pair(database, redis_server) as made:
+    async with pair(database, redis_server, patience=5.0) as made:
         await made.shared()
         full, other = made.nodes
         full.engine.capacity = 0

@@ -220,6 +220,7 @@ async def test_an_instance_that_one_node_cannot_read_goes_on_where_another_can(w
 
 
 async def test_nothing_new_is_started_while_the_lease_is_in_doubt(world: Make) -> None:
+    """REQ-04: a holder whose renewal fails stops at the next border of a step."""
     w = world(row(tool("a"), tool("b")), Calls(held=["a"]))
     engine = await w.node("a", heartbeat=1000.0, lease=10.0)
     _, ended = await w.begin(engine)
