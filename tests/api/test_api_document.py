@@ -65,6 +65,7 @@ ROUTES = {
     "/v1/admin/keys/{key_id}/revoke": {"post"},
     "/v1/admin/keys/{key_id}/rotate": {"post"},
     "/v1/admin/callback-secret": {"post"},
+    "/v1/admin/outbox": {"get"},
     "/v1/webhooks": {"get", "post"},
     "/v1/webhooks/{webhook_id}": {"get", "patch", "delete"},
     "/v1/webhooks/{webhook_id}/rotate": {"post"},

@@ -231,6 +231,22 @@ async def test_deliveries_are_pages_in_one_order(world: World, web: Web) -> None
     await unmade(world, webhook)
 
 
+async def test_the_outbox_shows_everything_that_goes_out_of_a_tenant_to_its_admins(world: World, web: Web) -> None:
+    done = await world.run("echo", callback_url="http://10.0.0.1/inside")
+    target = "callback:10.0.0.1"
+    async with asyncio.timeout(30):
+        while not (items := (await world.client.get(f"/v1/admin/outbox?state=dead&target={target}")).json()["items"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    (item,) = items
+    assert (item["kind"], item["instance_id"], item["tries"]) == ("callback", done["instance_id"], 1)
+    assert "PermissionDenied" in item["last_error"]
+    first = (await world.client.get("/v1/admin/outbox?limit=1")).json()
+    second = (await world.client.get(f"/v1/admin/outbox?limit=1&cursor={first['next_cursor']}")).json()
+    assert first["items"][0]["delivery_id"] > second["items"][0]["delivery_id"]
+    assert (await world.stranger.get("/v1/admin/outbox")).json()["items"] == []
+    assert (await world.anonymous.get("/v1/admin/outbox")).status_code == 401
+
+
 async def test_a_dry_run_makes_and_sends_nothing(world: World, web: Web) -> None:
     webhook = await made(world, web, "instance.started")
     here = f"/v1/webhooks/{webhook['webhook_id']}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -176,6 +176,22 @@ def _changing(routes: APIRouter, services: Services) -> None:
 
 
 def _delivering(routes: APIRouter, services: Services) -> None:
+    @routes.get(
+        f"{API}/admin/outbox", responses={200: answer("DeliveryPage", "Newest first."), **refusals()}, summary="List all deliveries"
+    )
+    async def list_outbox(
+        request: Request,
+        state: State | None = None,
+        target: Annotated[str | None, Query(min_length=1, max_length=400, description="a webhook, a channel, `callback:HOST`")] = None,
+        limit: Limit = 50,
+        cursor: Cursor = None,
+    ) -> Response:
+        caller = caller_of(request)
+        place = services.cursors.place(caller.tenant, "outbox", cursor)
+        found = await services.webhooks.outbox(caller, target, state, None if place is None else UUID(place), limit + 1)
+        next_cursor = services.cursors.at(caller.tenant, "outbox", str(found[limit - 1].id)) if len(found) > limit else None
+        return JSONAnswer({"items": [delivery_view(one) for one in found[:limit]], "next_cursor": next_cursor})
+
     @routes.get(
         f"{API}/webhooks/{{webhook_id}}/deliveries", responses={200: answer("DeliveryPage", "Newest first."), **refusals(404)},
         summary="List what was or is to be delivered",

@@ -160,6 +160,11 @@ class Webhooks:
         await self.find(caller, id)
         return await self._deliveries.listed(caller.tenant, str(id), state, before, limit)
 
+    async def outbox(self, caller: Caller, target: str | None, state: str | None, before: UUID | None, limit: int) -> list[Delivery]:
+        """All deliveries of the tenant, notices and callbacks too, newest first. Raises Denied for a caller who is no admin."""
+        caller.need(ADMIN)
+        return await self._deliveries.listed(caller.tenant, target, state, before, limit)
+
     async def redeliver(self, caller: Caller, id: UUID, change: Change) -> Delivery:
         """Have a delivery made again, or at once. Raises NotFound, Denied, Conflict while a node is at it."""
         caller.need(ADMIN)
