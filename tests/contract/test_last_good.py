@@ -53,11 +53,11 @@ async def test_nothing_is_a_result_too(kept: LastGood, call: CallDigest, value: 
 
 
 async def test_the_newest_result_stays_whatever_the_order_in_which_they_come(kept: LastGood, call: CallDigest) -> None:
-    await kept.keep(call, GoodResult("new", NOW), 60)
-    await kept.keep(call, GoodResult("old", NOW - 5), 60)
+    await kept.keep(call, GoodResult("new", NOW), 3600)
+    await kept.keep(call, GoodResult("old", NOW - 5), 3600)
     found = await kept.find(call, 0.0)
     assert found is not None and found.result == "new"
-    await kept.keep(call, GoodResult("newer", NOW + 1), 60)
+    await kept.keep(call, GoodResult("newer", NOW + 1), 3600)
     found = await kept.find(call, 0.0)
     assert found is not None and found.result == "newer"
 

@@ -67,7 +67,7 @@ def control_routes(services: Services) -> APIRouter:
 
     @routes.post(
         f"{at}/{{name}}/open",
-        responses={200: answer("Circuit", "Open for so long.", dry=True), **refusals(403, 409, 413, 415)},
+        responses={200: answer("Circuit", "Open for so long.", dry=True), **refusals(403, 404, 409, 413, 415)},
         openapi_extra=body(HoldBody, {"seconds": 600, "reason": "they are moving house"}, required=True),
         summary="Hold a circuit open",
     )

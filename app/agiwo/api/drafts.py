@@ -39,7 +39,7 @@ def draft_routes(services: Services) -> APIRouter:
     routes = router("workflows")
     at = f"{API}/workflows/{{workflow_id}}/drafts"
 
-    @routes.get(at, responses={200: answer("DraftPage", "By version as text."), **refusals()}, summary="List drafts")
+    @routes.get(at, responses={200: answer("DraftPage", "By version as text."), **refusals(404)}, summary="List drafts")
     async def list_drafts(request: Request, workflow_id: Name, limit: Limit = 50, cursor: Cursor = None) -> Response:
         caller = caller_of(request)
         of = f"drafts/{workflow_id}"

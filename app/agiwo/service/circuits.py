@@ -5,7 +5,7 @@ It counts nothing and refuses no call; a change is told to the other nodes by wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from agiwo.clock import rfc3339
@@ -16,15 +16,18 @@ from agiwo.service.callers import OPERATOR, Caller
 from agiwo.service.changes import Change
 from agiwo.values import shown
 
+#: The name of the circuits of models; every other one is a tool's.
+MODELS = "llm_task"
 #: Seconds for which an operator may hold a circuit open.
 LONGEST = 86_400.0
 
 
 class Circuits:
-    """The verbs on circuits. A caller sees those of their own tenant."""
+    """The verbs on circuits; `tools` gives the names of the tools that there are. A caller sees those of their own tenant."""
 
-    def __init__(self, switch: BreakerSwitch, records: Records) -> None:
+    def __init__(self, switch: BreakerSwitch, records: Records, tools: Callable[[], Collection[str]]) -> None:
         self._switch = switch
+        self._tools = tools
         self._records = records
 
     def listed(self, caller: Caller, after: tuple[str, str] | None, limit: int) -> Sequence[BreakerState]:
@@ -49,9 +52,11 @@ class Circuits:
     async def hold_open(self, caller: Caller, name: str, key: str, seconds: float, change: Change) -> None:
         """Refuse the calls of a target for so many seconds, whatever they would give.
 
-        Raises InvalidInput for a span that cannot be, Denied for a caller who is no operator.
+        Raises NotFound for a name that no circuit can have, InvalidInput for a span that cannot be, Denied for a caller who is no operator.
         """
         caller.need(OPERATOR)
+        if name != MODELS and name not in self._tools():
+            raise NotFound(f"there is no tool {shown(name[:200])}", code="circuit_not_found")
         if not 0 < seconds <= LONGEST:
             expected = f"seconds above 0 and up to {LONGEST:g}"
             problem = Problem("out_of_range", f"expected {expected}", "/seconds", found=shown(seconds), expected=expected)

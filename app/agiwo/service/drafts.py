@@ -61,8 +61,11 @@ class Drafts:
         return examined, draft, new
 
     async def listed(self, caller: Caller, workflow: str, after: str | None, limit: int) -> list[Draft]:
-        """By version as text. An empty list for a workflow that has none, be it known or not."""
-        return await self._store.drafts(caller.tenant, workflow, after, limit)
+        """By version as text. Raises NotFound if neither a draft nor a version of this workflow was ever stored."""
+        found = await self._store.drafts(caller.tenant, workflow, after, limit)
+        if not found and after is None and await self._store.workflow(caller.tenant, workflow) is None:
+            raise NotFound(f"there is no workflow {workflow[:128]!r}", code="workflow_not_found")
+        return found
 
     async def get(self, caller: Caller, workflow: str, version: str) -> Draft:
         """Raises NotFound."""

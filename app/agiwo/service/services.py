@@ -168,7 +168,7 @@ def build_services(
         database=Readiness(queries.ready),
         repeats=Repeats(answered, clock),
         keys=Keys(keys, records, clock, random, configured_keys or ApiKeys()),
-        circuits=Circuits(breakers, records),
+        circuits=Circuits(breakers, records, tools),
         signalling=signalling,
         redis=redis,
         webhooks=Webhooks(

@@ -50,7 +50,7 @@ def journal() -> Journal:
 
 @pytest.fixture
 def circuits(breakers: Breakers, journal: Journal) -> Circuits:
-    return Circuits(breakers, cast("Records", journal))
+    return Circuits(breakers, cast("Records", journal), lambda: ["http.request", "mail.send"])
 
 
 def keys(circuits: Circuits, caller: Caller, after: tuple[str, str] | None = None, limit: int = 10) -> list[str]:
