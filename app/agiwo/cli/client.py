@@ -19,6 +19,7 @@ from agiwo.outbound.http import Answer, HttpCalls
 from agiwo.values import encode
 
 WITHIN = 30.0
+PAGE = 200  # items of a list that one call may ask for
 QUIET = 60.0  # seconds without a sign, after which a stream counts as broken; the service gives one every 15
 RETRY = (0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 5.0, 5.0, 5.0)  # seconds before a broken stream is taken up again
 
@@ -72,8 +73,24 @@ class Client:
 
     async def get(self, path: str, **query: Any) -> Any:
         """The answer's JSON. Raises CommandEnds."""
-        asked = {name: value for name, value in query.items() if value is not None}
-        return await self._json("GET", path + (f"?{urlencode(asked)}" if asked else ""))
+        return await self._json("GET", _with_query(path, query))
+
+    async def look(self, path: str, **query: Any) -> tuple[int, Any]:
+        """The answer's status and JSON, whatever they say. Raises CommandEnds if nobody answers, or not in JSON."""
+        answer = await self._answer("GET", _with_query(path, query))
+        return answer.status, _decoded(answer)
+
+    async def pages(self, path: str, most: int | None = None, **query: Any) -> AsyncGenerator[Any, None]:
+        """The items of a list from its beginning, page by page, at most so many. Raises CommandEnds."""
+        cursor, given = None, 0
+        while most is None or given < most:
+            limit = PAGE if most is None else min(PAGE, most - given)
+            page = await self.get(path, limit=limit, cursor=cursor, **query)
+            for item in page["items"]:
+                yield item
+            given += len(page["items"])
+            if (cursor := page["next_cursor"]) is None:
+                return
 
     async def post(self, path: str, value: Any = None, *, key: str | None = None, within: float = WITHIN) -> Any:
         """Send a JSON value, give the answer's JSON. Raises CommandEnds."""
@@ -92,14 +109,25 @@ class Client:
         key: str | None = None,
         within: float = WITHIN,
     ) -> Any:
-        headers = self._headers | ({"content-type": media_type} if media_type else {})
-        try:
-            answer = await self._calls.call(method, self.server + path, within=within, headers=headers, body=body, idempotency_key=key)
-        except StepError as exc:
-            raise self._not_reached(exc) from None
+        answer = await self._answer(method, path, body, media_type, key, within)
         if answer.status >= 400:
             raise refusal(answer)
         return _decoded(answer)
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        media_type: str | None = None,
+        key: str | None = None,
+        within: float = WITHIN,
+    ) -> Answer:
+        headers = self._headers | ({"content-type": media_type} if media_type else {})
+        try:
+            return await self._calls.call(method, self.server + path, within=within, headers=headers, body=body, idempotency_key=key)
+        except StepError as exc:
+            raise self._not_reached(exc) from None
 
     def _not_reached(self, exc: StepError) -> CommandEnds:
         text = f"the service at {self.server} cannot be reached: {exc.message}"
@@ -134,6 +162,11 @@ class Client:
                 raise self._not_reached(StepError("the stream of events ends again and again"))
             await asyncio.sleep(RETRY[failures])
             failures += 1
+
+
+def _with_query(path: str, query: Mapping[str, Any]) -> str:
+    asked = {name: value for name, value in query.items() if value is not None}
+    return path + (f"?{urlencode(asked, doseq=True)}" if asked else "")
 
 
 def _decoded(answer: Answer) -> Any:

@@ -5,16 +5,39 @@ So `agiwo --help` and the short commands start at once; a command's own file may
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import inspect
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from agiwo.cli import overviews
+from agiwo.cli.options import (
+    DEFAULT_SERVER,
+    DEFINITIONS,
+    INSTANCES,
+    OPERATION,
+    PEOPLE,
+    SERVICE,
+    Comment,
+    Config,
+    DataDir,
+    Digest,
+    ExpiresIn,
+    Instance,
+    Json,
+    Key,
+    KeyId,
+    Offline,
+    Reason,
+    Server,
+    Tenant,
+    ToolModules,
+    ToolsDir,
+    Workflow,
+    call,
+)
 from agiwo.cli.screen import FAILED, CommandEnds, give, tell
 
 app = typer.Typer(
@@ -25,32 +48,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 db = typer.Typer(help="The database of the service.", no_args_is_help=True)
-app.add_typer(db, name="db")
+app.add_typer(db, name="db", rich_help_panel=OPERATION)
 keys = typer.Typer(help="API keys: who may call the service.", no_args_is_help=True)
-app.add_typer(keys, name="keys")
-
-Server = Annotated[str, typer.Option("--server", envvar="AGIWO_SERVER", help="Where the service is.", show_default=True)]
-Key = Annotated[str | None, typer.Option("--api-key", envvar="AGIWO_API_KEY", help="The API key.", show_envvar=True)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Config = Annotated[Path | None, typer.Option("--config", envvar="AGIWO_CONFIG", help="YAML file with connections, model profiles, keys.")]
-ToolModules = Annotated[list[str] | None, typer.Option("--tools", help="Python module whose tools to register; may be repeated.")]
-ToolsDir = Annotated[Path | None, typer.Option("--tools-dir", help="File or folder of tools declared in YAML.")]
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database (default: .agiwo).")]
-Comment = Annotated[str | None, typer.Option("--comment", help="What to tell those who come after.")]
-Digest = Annotated[str | None, typer.Option("--digest", help="Decide only if the matter is still this one.")]
-Offline = Annotated[bool, typer.Option("--offline", help="Work on the database at AGIWO_DATABASE_URL, for the very first key.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="With --offline: whose keys (default: the configured tenant).")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why; it goes into the audit log.")]
-KeyId = Annotated[str, typer.Argument(help="Id of the key, as `agiwo keys list` shows it.")]
-ExpiresIn = Annotated[str | None, typer.Option("--expires-in", help="How long it works, like 90d.")]
-DEFAULT_SERVER = "http://127.0.0.1:8700"
+app.add_typer(keys, name="keys", rich_help_panel=OPERATION)
+app.add_typer(overviews.app)
 
 
 def main() -> None:
     """Run the command line and exit with its status; no stack trace ever reaches the terminal unless AGIWO_TRACEBACK is set."""
     as_json = "--json" in sys.argv
     try:
-        app()
+        app(prog_name="agiwo")
     except CommandEnds as exc:
         _report(exc, as_json)
         status = exc.status
@@ -78,13 +86,7 @@ def _report(exc: CommandEnds, as_json: bool) -> None:
             tell(exc.message)
 
 
-def _call(module: str, name: str, *args: Any, **options: Any) -> None:
-    done = getattr(importlib.import_module(f"agiwo.cli.{module}"), name)(*args, **options)
-    if inspect.iscoroutine(done):
-        asyncio.run(done)
-
-
-@app.command()
+@app.command(rich_help_panel=SERVICE, epilog="Example: agiwo serve --embedded")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on (default: 8700).")] = None,
@@ -99,13 +101,13 @@ def serve(
     ] = False,
 ) -> None:
     """Run the service: API, pages and engine in one process. Needs AGIWO_DATABASE_URL or --embedded."""
-    _call(
+    call(
         "serving", "serve", config=config, embedded=embedded, insecure_no_auth=insecure_no_auth, host=host, port=port, data_dir=data_dir,
         workflows_dir=workflows, tools=tuple(tools) if tools else None, tools_dir=tools_dir,
     )  # fmt: skip
 
 
-@app.command()
+@app.command(rich_help_panel=SERVICE, epilog="Example: agiwo demo --yes")
 def demo(
     yes: Annotated[bool, typer.Option("--yes", help="Decide the approval through the API, check everything, and end.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of the sales table (default: a new one, printed).")] = None,
@@ -115,10 +117,10 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Run the weekly report end to end on this machine: database, mail server, model, approval, mail."""
-    _call("demo", "demo", yes=yes, seed=seed, port=port, data_dir=data_dir, workflows=workflows, as_json=as_json)
+    call("demo", "demo", yes=yes, seed=seed, port=port, data_dir=data_dir, workflows=workflows, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo validate greet.yaml")
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")],
     tools: ToolModules = None,
@@ -126,18 +128,18 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check definitions without a service: every mistake with file, line and column."""
-    _call("offline", "validate", files, tuple(tools or ()), tools_dir, as_json)
+    call("offline", "validate", files, tuple(tools or ()), tools_dir, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo schema > agiwo.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a definition, for editors; needs no service."""
-    _call("definitions", "schema")
+    call("definitions", "schema")
 
 
-@app.command()
+@app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo diff greet 1.0 1.1")
 def diff(
-    workflow: Annotated[str, typer.Argument(help="Id of the workflow.")],
+    workflow: Workflow,
     old: Annotated[str, typer.Argument(help="The version to compare from.")],
     new: Annotated[str, typer.Argument(help="The version to compare to.")],
     server: Server = DEFAULT_SERVER,
@@ -145,10 +147,10 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show what two versions of a workflow differ in, step by step."""
-    _call("definitions", "diff", server, key, workflow, old, new, as_json)
+    call("definitions", "diff", server, key, workflow, old, new, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=DEFINITIONS, epilog='Example: agiwo preview greet.yaml --input \'{"name": "Ada"}\'')
 def preview(
     what: Annotated[str, typer.Argument(help="A file with a definition (- is standard input), or the id of a workflow.")],
     input: Annotated[str | None, typer.Option("--input", "-i", help="JSON, @FILE or @- for standard input.")] = None,
@@ -160,10 +162,10 @@ def preview(
     as_json: Json = False,
 ) -> None:
     """Follow a definition with nothing called: prompts, parameters, conditions, approvals."""
-    _call("definitions", "preview", server, key, what, input, results, decisions, version, as_json)
+    call("definitions", "preview", server, key, what, input, results, decisions, version, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo publish greet.yaml")
 def publish(
     files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")],
     server: Server = DEFAULT_SERVER,
@@ -171,12 +173,12 @@ def publish(
     as_json: Json = False,
 ) -> None:
     """Publish definitions; the same content again changes nothing."""
-    _call("online", "publish", server, key, files, as_json)
+    call("online", "publish", server, key, files, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=INSTANCES, epilog='Example: agiwo trigger greet --input \'{"name": "Ada"}\' --wait 10')
 def trigger(
-    workflow: Annotated[str, typer.Argument(help="Id of the workflow.")],
+    workflow: Workflow,
     input: Annotated[str | None, typer.Option("--input", "-i", help="JSON, @FILE or @- for standard input.")] = None,
     version: Annotated[str | None, typer.Option(help="Version (default: the one that is marked, else the highest).")] = None,
     idempotency: Annotated[str | None, typer.Option("--key", help="Idempotency key: a repetition starts nothing.")] = None,
@@ -186,10 +188,10 @@ def trigger(
     as_json: Json = False,
 ) -> None:
     """Start an instance of a workflow."""
-    _call("online", "trigger", server, key, workflow, input, version, idempotency, wait, as_json)
+    call("online", "trigger", server, key, workflow, input, version, idempotency, wait, as_json)
 
 
-@app.command("tools")
+@app.command("tools", rich_help_panel=DEFINITIONS, epilog="Example: agiwo tools debug.echo")
 def tools_command(
     name: Annotated[str | None, typer.Argument(help="A tool's name, to see its contract; without it all are listed.")] = None,
     server: Server = DEFAULT_SERVER,
@@ -197,32 +199,32 @@ def tools_command(
     as_json: Json = False,
 ) -> None:
     """List the tools that definitions may call, or show one with its parameters."""
-    _call("online", "tools", server, key, name, as_json)
+    call("online", "tools", server, key, name, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=INSTANCES, epilog="Example: agiwo show 0191d3b0-0000-7000-8000-000000000000")
 def show(
-    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    instance: Instance,
     server: Server = DEFAULT_SERVER,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Show an instance with its steps and what it waits for."""
-    _call("online", "show", server, key, instance, as_json)
+    call("online", "show", server, key, instance, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=INSTANCES, epilog="Example: agiwo watch 0191d3b0-0000-7000-8000-000000000000")
 def watch(
-    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    instance: Instance,
     server: Server = DEFAULT_SERVER,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Follow an instance live until it ends; a line for each event."""
-    _call("online", "watch", server, key, instance, as_json)
+    call("online", "watch", server, key, instance, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=PEOPLE, epilog="Example: agiwo approve 0191d3b0-0000-7000-8000-000000000000 --comment fine")
 def approve(
     id: Annotated[str, typer.Argument(help="Id of the approval, or of an instance that waits for one.")],
     comment: Comment = None,
@@ -234,12 +236,14 @@ def approve(
     as_json: Json = False,
 ) -> None:
     """Approve what an instance waits for."""
-    _call("online", "decide", server, key, "approve", id, comment, digest, output, values, as_json)
+    call("online", "decide", server, key, "approve", id, comment, digest, output, values, as_json)
 
 
-@app.command()
+@app.command(
+    rich_help_panel=INSTANCES, epilog="Example: agiwo signal 0191d3b0-0000-7000-8000-000000000000 paid --payload '{\"amount\": 5}'"
+)
 def signal(
-    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    instance: Instance,
     event: Annotated[str, typer.Argument(help="Name of the event, as a step waits for it.")],
     payload: Annotated[str | None, typer.Option("--payload", help="What it carries: JSON, @FILE or @-.")] = None,
     id: Annotated[str | None, typer.Option("--id", help="Id of the signal: a repetition changes nothing.")] = None,
@@ -249,22 +253,22 @@ def signal(
     as_json: Json = False,
 ) -> None:
     """Send a signal to an instance; it is kept until a step wants it."""
-    _call("online", "signal", server, key, instance, event, payload, id, reason, as_json)
+    call("online", "signal", server, key, instance, event, payload, id, reason, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=INSTANCES, epilog="Example: agiwo resume 0191d3b0-0000-7000-8000-000000000000")
 def resume(
-    instance: Annotated[str, typer.Argument(help="Id of the instance.")],
+    instance: Instance,
     reason: Reason = None,
     server: Server = DEFAULT_SERVER,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Let an instance go on from a step at which it was told to stop."""
-    _call("online", "resume", server, key, instance, reason, as_json)
+    call("online", "resume", server, key, instance, reason, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=PEOPLE, epilog="Example: agiwo reject 0191d3b0-0000-7000-8000-000000000000 --comment 'too much'")
 def reject(
     id: Annotated[str, typer.Argument(help="Id of the approval, or of an instance that waits for one.")],
     comment: Comment = None,
@@ -274,16 +278,16 @@ def reject(
     as_json: Json = False,
 ) -> None:
     """Reject what an instance waits for."""
-    _call("online", "decide", server, key, "reject", id, comment, digest, None, None, as_json)
+    call("online", "decide", server, key, "reject", id, comment, digest, None, None, as_json)
 
 
-@db.command()
+@db.command(epilog="Example: agiwo db upgrade")
 def upgrade(config: Config = None, as_json: Json = False) -> None:
     """Bring the database at AGIWO_DATABASE_URL to this release's schema; serve does so by itself."""
-    _call("offline", "upgrade", config, as_json)
+    call("offline", "upgrade", config, as_json)
 
 
-@keys.command("create")
+@keys.command("create", epilog="Example: agiwo keys create ci --role operator --expires-in 90d")
 def create_key(
     name: Annotated[str, typer.Argument(help="Its name; its principal is key:NAME.")],
     role: Annotated[list[str], typer.Option("--role", help="viewer, payload_viewer, author, operator, approver, admin, or one of yours.")],
@@ -297,12 +301,12 @@ def create_key(
     as_json: Json = False,
 ) -> None:
     """Make a key. Its text is printed once and kept nowhere."""
-    _call(
+    call(
         "keys", "create", server, key, name, role, expires_in, reason, offline=offline, config=config, tenant=tenant, as_json=as_json
     )  # fmt: skip
 
 
-@keys.command("list")
+@keys.command("list", epilog="Example: agiwo keys list")
 def list_keys(
     offline: Offline = False,
     tenant: Tenant = None,
@@ -312,10 +316,10 @@ def list_keys(
     as_json: Json = False,
 ) -> None:
     """List the keys with what they may do and when they were used."""
-    _call("keys", "listed", server, key, offline=offline, config=config, tenant=tenant, as_json=as_json)
+    call("keys", "listed", server, key, offline=offline, config=config, tenant=tenant, as_json=as_json)
 
 
-@keys.command("revoke")
+@keys.command("revoke", epilog="Example: agiwo keys revoke 0191d3b0-0000-7000-8000-000000000000")
 def revoke_key(
     id: KeyId,
     reason: Reason = None,
@@ -327,10 +331,10 @@ def revoke_key(
     as_json: Json = False,
 ) -> None:
     """Take a key back; every node refuses it within seconds."""
-    _call("keys", "revoke", server, key, id, reason, offline=offline, config=config, tenant=tenant, as_json=as_json)
+    call("keys", "revoke", server, key, id, reason, offline=offline, config=config, tenant=tenant, as_json=as_json)
 
 
-@keys.command("rotate")
+@keys.command("rotate", epilog="Example: agiwo keys rotate 0191d3b0-0000-7000-8000-000000000000 --overlap 1d")
 def rotate_key(
     id: KeyId,
     overlap: Annotated[str | None, typer.Option("--overlap", help="How long the old key still works (default: 1d).")] = None,
@@ -344,6 +348,6 @@ def rotate_key(
     as_json: Json = False,
 ) -> None:
     """Replace a key by a new one of the same name and roles."""
-    _call(
+    call(
         "keys", "rotate", server, key, id, overlap, expires_in, reason, offline=offline, config=config, tenant=tenant, as_json=as_json
     )  # fmt: skip

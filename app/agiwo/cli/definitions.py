@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from agiwo.cli.client import Client
-from agiwo.cli.online import given_json
+from agiwo.cli.online import given_json, hinting
 from agiwo.cli.screen import FAILED, CommandEnds, give, read_file, say, value_text
 from agiwo.cli.shown import failure_text
 from agiwo.definition.difference import difference_text
@@ -27,7 +27,7 @@ def schema() -> None:
 async def diff(server: str, key: str | None, workflow: str, old: str, new: str, as_json: bool) -> None:
     """Show what two published versions differ in."""
     query = urlencode({"from": old, "to": new})
-    async with Client(server, key) as client:
+    async with Client(server, key) as client, hinting(client, workflow):
         found = await client.get(f"/v1/workflows/{quote(workflow, safe='')}/diff?{query}")
     if as_json:
         give(found)
@@ -53,7 +53,7 @@ async def preview(
         body["definition"] = read_file(Path(what)).decode("utf-8", "replace")
     elif version is not None:
         body["version"] = version
-    async with Client(server, key) as client:
+    async with Client(server, key) as client, hinting(client, what):
         shown = await client.post("/v1/workflows/preview" if file else f"/v1/workflows/{quote(what, safe='')}/preview", body)
     if as_json:
         give(shown)

@@ -80,13 +80,7 @@ class Online:
         return await self._client.post(_PATH, body, key=f"cli-{uuid4()}")
 
     async def listed(self) -> list[dict[str, Any]]:
-        out: list[dict[str, Any]] = []
-        cursor = None
-        while True:
-            page = await self._client.get(_PATH, limit=200, cursor=cursor)
-            out += page["items"]
-            if (cursor := page["next_cursor"]) is None:
-                return out
+        return [key async for key in self._client.pages(_PATH)]
 
     async def revoke(self, id: str, body: Mapping[str, Any]) -> Any:
         return await self._client.post(f"{_PATH}/{id}/revoke", body)

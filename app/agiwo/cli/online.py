@@ -6,7 +6,8 @@ They show what the API says; nothing here knows how the service works.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,11 +16,13 @@ from uuid import UUID, uuid4
 from agiwo.cli.client import WITHIN, Client
 from agiwo.cli.screen import FAILED, WRONG_USE, CommandEnds, give, problem_lines, read_file, say, tell
 from agiwo.cli.shown import instance_lines, record_line
+from agiwo.definition.report import nearest
 from agiwo.errors import ValueRefused
 from agiwo.values import decode_strict
 
 LONGEST_WAIT = 60.0
 ENDED = ("SUCCESS", "FAILED", "CANCELLED", "TIMED_OUT")
+LOOKED_THROUGH = 1000  # workflows among which the nearest name is looked for
 YAML, JSON_TYPE = "application/yaml", "application/json"
 
 
@@ -80,7 +83,9 @@ async def trigger(
     once = idempotency or f"cli-{uuid4()}"
     query = f"?wait={wait:g}s" if wait else ""
     async with Client(server, key) as client:
-        answer = await client.post(f"/v1/workflows/{quote(workflow, safe='')}/trigger{query}", body, key=once, within=WITHIN + (wait or 0))
+        async with hinting(client, workflow):
+            path = f"/v1/workflows/{quote(workflow, safe='')}/trigger{query}"
+            answer = await client.post(path, body, key=once, within=WITHIN + (wait or 0))
         if wait and "steps" not in answer:
             answer = await client.get(f"/v1/instances/{answer['instance_id']}")
     if as_json:
@@ -93,6 +98,20 @@ async def trigger(
         tell(f"follow it with: agiwo watch {answer['instance_id']}")
     if wait:
         _end_as(answer["status"])
+
+
+@asynccontextmanager
+async def hinting(client: Client, workflow: str) -> AsyncIterator[None]:
+    """Where the service knows no such workflow, say which one may be meant."""
+    try:
+        yield
+    except CommandEnds as exc:
+        if not isinstance(exc.document, Mapping) or exc.document.get("code") != "workflow_not_found":
+            raise
+        near = nearest(workflow, [row["workflow_id"] async for row in client.pages("/v1/workflows", LOOKED_THROUGH)])
+        if near is None:
+            raise
+        raise CommandEnds(exc.status, f"{exc.message}; did you mean `{near}`?", {**exc.document, "nearest": near}) from None
 
 
 async def tools(server: str, key: str | None, name: str | None, as_json: bool) -> None:
@@ -116,7 +135,7 @@ async def tools(server: str, key: str | None, name: str | None, as_json: bool) -
 async def show(server: str, key: str | None, instance: str, as_json: bool) -> None:
     """Show one instance."""
     async with Client(server, key) as client:
-        view = await client.get(f"/v1/instances/{_id(instance, 'instance')}")
+        view = await client.get(f"/v1/instances/{id_text(instance, 'instance')}")
     if as_json:
         give(view)
         return
@@ -126,7 +145,7 @@ async def show(server: str, key: str | None, instance: str, as_json: bool) -> No
 
 async def watch(server: str, key: str | None, instance: str, as_json: bool) -> None:
     """Follow one instance; the command's status is that of the instance."""
-    path = f"/v1/instances/{_id(instance, 'instance')}"
+    path = f"/v1/instances/{id_text(instance, 'instance')}"
     async with Client(server, key) as client:
         async for event in client.events(f"{path}/events"):
             if as_json:
@@ -158,7 +177,7 @@ async def decide(
     if values is not None:
         body["values"] = given_json(values, "--values")
     async with Client(server, key) as client:
-        approval = await _approval(client, _id(id, "approval or instance"))
+        approval = await _approval(client, id_text(id, "approval or instance"))
         answer = await client.post(f"/v1/approvals/{approval}/{action}", body)
     if as_json:
         give(answer)
@@ -178,18 +197,29 @@ async def signal(
     if reason is not None:
         body["reason"] = reason
     async with Client(server, key) as client:
-        answer = await client.post(f"/v1/instances/{_id(instance, 'instance')}/signals", body)
+        answer = await client.post(f"/v1/instances/{id_text(instance, 'instance')}/signals", body)
     if as_json:
         give(answer)
     else:
         say(f"{answer['event']}: {answer['receivers'][0]['result']} as {answer['signal_id']}")
 
 
+async def cancel(server: str, key: str | None, instance: str, reason: str | None, as_json: bool) -> None:
+    """Ask one instance to end."""
+    body = {} if reason is None else {"reason": reason}
+    async with Client(server, key) as client:
+        answer = await client.post(f"/v1/instances/{id_text(instance, 'instance')}/cancel", body)
+    if as_json:
+        give(answer)
+    else:
+        say(f"instance {answer['instance_id']} was told to end; it is {answer['status']}")
+
+
 async def resume(server: str, key: str | None, instance: str, reason: str | None, as_json: bool) -> None:
     """Let one interrupted instance go on."""
     body = {} if reason is None else {"reason": reason}
     async with Client(server, key) as client:
-        answer = await client.post(f"/v1/instances/{_id(instance, 'instance')}/resume", body)
+        answer = await client.post(f"/v1/instances/{id_text(instance, 'instance')}/resume", body)
     if as_json:
         give(answer)
     else:
@@ -197,14 +227,17 @@ async def resume(server: str, key: str | None, instance: str, reason: str | None
 
 
 async def _approval(client: Client, id: str) -> str:
-    found = await client.get("/v1/approvals", instance_id=id, status="pending")
-    waiting = [item["approval_id"] for item in found["items"]]
-    if len(waiting) > 1:
-        raise CommandEnds(WRONG_USE, "\n".join([f"the instance {id} waits for several approvals; name one:", *waiting]))
-    return waiting[0] if waiting else id
+    """The approval that is meant: by its own id, or the only pending one of an instance, else the one that was decided last."""
+    found = await client.get("/v1/approvals", instance_id=id)
+    pending = [item["approval_id"] for item in found["items"] if item["status"] == "pending"]
+    if len(pending) > 1:
+        raise CommandEnds(WRONG_USE, "\n".join([f"the instance {id} waits for several approvals; name one:", *pending]))
+    # Of one that is decided the service says who did it, and takes the same decision again for what it is.
+    return str(pending[0] if pending else found["items"][0]["approval_id"] if found["items"] else id)
 
 
-def _id(text: str, what: str) -> str:
+def id_text(text: str, what: str) -> str:
+    """An id as the API takes it. Raises CommandEnds for what is none."""
     try:
         return str(UUID(text))
     except ValueError:

@@ -46,6 +46,26 @@ _QUEUED = {"interrupt": "as the trigger asked", "circuit_open": "until its circu
 _WITH_ERROR = ("step.failed", "step.retrying", "step.fallback", "step.unknown")
 
 
+def mark(status: str) -> str:
+    """The sign beside a status."""
+    return _MARKS.get(status, "?")
+
+
+def span_text(seconds: float) -> str:
+    """A span of time as short as it says enough."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def moment_text(at: str) -> str:
+    """A time of the API in the zone of this machine."""
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
 def instance_lines(view: Mapping[str, Any], *, steps: bool = True) -> list[str]:
     """An instance as people read it: status, steps, what it waits for, output or error."""
     out = [f"{view['workflow_id']} {view['version']}  {view['instance_id']}  {view['status']}"]
@@ -71,7 +91,7 @@ def instance_lines(view: Mapping[str, Any], *, steps: bool = True) -> list[str]:
 
 
 def _step_line(step: Mapping[str, Any], width: int) -> str:
-    line = f"  {_MARKS.get(step['status'], '?')} {step['id']:<{width}}  {step['status']}"
+    line = f"  {mark(step['status'])} {step['id']:<{width}}  {step['status']}"
     if step.get("attempts", 0) > 1:
         line += f", {step['attempts']} attempts"
     if step.get("iteration", 0) > 1:

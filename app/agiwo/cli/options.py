@@ -1,0 +1,42 @@
+"""What the commands share: their options and arguments, and how that which they do is loaded when they are called.
+
+Nothing here imports what a command does, so that `agiwo --help` and a shell that completes words do not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULT_SERVER = "http://127.0.0.1:8700"
+
+SERVICE, DEFINITIONS, INSTANCES, PEOPLE, OPERATION = "Service", "Definitions", "Instances", "People", "Operation"
+
+Server = Annotated[str, typer.Option("--server", envvar="AGIWO_SERVER", help="Where the service is.", show_default=True)]
+Key = Annotated[str | None, typer.Option("--api-key", envvar="AGIWO_API_KEY", help="The API key.", show_envvar=True)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Config = Annotated[Path | None, typer.Option("--config", envvar="AGIWO_CONFIG", help="YAML file with connections, model profiles, keys.")]
+ToolModules = Annotated[list[str] | None, typer.Option("--tools", help="Python module whose tools to register; may be repeated.")]
+ToolsDir = Annotated[Path | None, typer.Option("--tools-dir", help="File or folder of tools declared in YAML.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database (default: .agiwo).")]
+Comment = Annotated[str | None, typer.Option("--comment", help="What to tell those who come after.")]
+Digest = Annotated[str | None, typer.Option("--digest", help="Decide only if the matter is still this one.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Work on the database at AGIWO_DATABASE_URL, for the very first key.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="With --offline: whose keys (default: the configured tenant).")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; it goes into the audit log.")]
+Instance = Annotated[str, typer.Argument(help="Id of the instance.")]
+Workflow = Annotated[str, typer.Argument(help="Id of the workflow.")]
+KeyId = Annotated[str, typer.Argument(help="Id of the key, as `agiwo keys list` shows it.")]
+ExpiresIn = Annotated[str | None, typer.Option("--expires-in", help="How long it works, like 90d.")]
+
+
+def call(module: str, name: str, *args: Any, **options: Any) -> None:
+    """Do what stands in `agiwo.cli.MODULE` under this name."""
+    done = getattr(importlib.import_module(f"agiwo.cli.{module}"), name)(*args, **options)
+    if inspect.iscoroutine(done):
+        asyncio.run(done)
