@@ -30,6 +30,7 @@ from agiwo.cli.options import (
     Key,
     KeyId,
     Offline,
+    Port,
     Reason,
     Server,
     Tenant,
@@ -89,7 +90,7 @@ def _report(exc: CommandEnds, as_json: bool) -> None:
 @app.command(rich_help_panel=SERVICE, epilog="Example: agiwo serve --embedded")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on (default: 8700).")] = None,
+    port: Port = None,
     embedded: Annotated[bool, typer.Option("--embedded", help="Run a Postgres of its own in the data folder.")] = False,
     data_dir: DataDir = None,
     workflows: Annotated[Path | None, typer.Option("--workflows", help="Folder of definitions to publish at start.")] = None,
@@ -105,6 +106,35 @@ def serve(
         "serving", "serve", config=config, embedded=embedded, insecure_no_auth=insecure_no_auth, host=host, port=port, data_dir=data_dir,
         workflows_dir=workflows, tools=tuple(tools) if tools else None, tools_dir=tools_dir,
     )  # fmt: skip
+
+
+@app.command(rich_help_panel=SERVICE, epilog="Example: agiwo dev workflows --tools my_tools.py")
+def dev(
+    folder: Annotated[Path | None, typer.Argument(help="Folder of definitions (default: workflows, else the present folder).")] = None,
+    port: Port = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    tools: ToolModules = None,
+    tools_dir: ToolsDir = None,
+) -> None:
+    """Run the service on a database of its own, and take definitions and tools anew whenever their files change."""
+    call("dev", "dev", folder, config, port, data_dir, tuple(tools) if tools else None, tools_dir)
+
+
+@app.command("dev-service", hidden=True)
+def dev_service(
+    folder: Path,
+    messages: Annotated[int, typer.Option("--messages")],
+    port: Port = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    tools: ToolModules = None,
+    tools_dir: ToolsDir = None,
+    drain: Annotated[float | None, typer.Option("--drain")] = None,
+    log_level: Annotated[str | None, typer.Option("--log-level")] = None,
+) -> None:
+    """The service that `agiwo dev` starts, and starts anew."""
+    call("dev", "serve_child", folder, config, port, data_dir, tuple(tools) if tools else None, tools_dir, messages, drain, log_level)
 
 
 @app.command(rich_help_panel=SERVICE, epilog="Example: agiwo demo --yes")

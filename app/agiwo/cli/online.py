@@ -106,10 +106,10 @@ async def hinting(client: Client, workflow: str) -> AsyncIterator[None]:
     try:
         yield
     except CommandEnds as exc:
-        if not isinstance(exc.document, Mapping) or exc.document.get("code") != "workflow_not_found":
+        if not isinstance(exc.document, Mapping) or exc.document.get("code") not in ("workflow_not_found", "version_not_found"):
             raise
         near = nearest(workflow, [row["workflow_id"] async for row in client.pages("/v1/workflows", LOOKED_THROUGH)])
-        if near is None:
+        if near is None or near == workflow:
             raise
         raise CommandEnds(exc.status, f"{exc.message}; did you mean `{near}`?", {**exc.document, "nearest": near}) from None
 

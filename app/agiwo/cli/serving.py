@@ -10,8 +10,8 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,6 +30,7 @@ from agiwo.clock import Clock, SystemClock
 from agiwo.console.page import approval_page
 from agiwo.engine.events import Observe
 from agiwo.ports.store import StoreUnavailable
+from agiwo.service.services import Services
 from agiwo.settings import Settings, load_settings, own_secret_key
 from agiwo.settings.parts import SettingsRefused
 from agiwo.store.embedded import EmbeddedPostgres
@@ -41,14 +42,26 @@ from agiwo.values import encode
 from agiwo.wiring.assembly import LogBridge, World, build_world, definitions_in, hidden_texts, postgres_storage, publish_files, running
 from agiwo.wiring.toolbox import ToolsRefused, toolbox
 
+#: What publishes definitions, and may go on doing so while the service runs.
+Definitions = Callable[[Settings, Services], AbstractAsyncContextManager[None]]
 #: Seconds that requests under way have once no new ones are taken.
 LAST_REQUESTS = 5
 #: What the head of a request may have in bytes, and take in seconds until it is whole.
 HEAD_LIMIT, HEAD_WITHIN = 131_072, 15.0
 
 
-def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observe: Observe | None = None, **given: Any) -> None:
-    """Serve until SIGINT or SIGTERM; `observe` hears of all that the engine does.
+def serve(
+    config: Path | None,
+    embedded: bool,
+    insecure_no_auth: bool,
+    *,
+    observe: Observe | None = None,
+    loaded: Callable[[Settings], None] | None = None,
+    definitions: Definitions | None = None,
+    **given: Any,
+) -> None:
+    """Serve until SIGINT or SIGTERM; `observe` hears of all that the engine does, `loaded` is called once when the tools are there and
+    nothing is opened yet, `definitions` publishes before the first request is taken (those of the folder unless given).
 
     Raises CommandEnds if it cannot begin, or cannot go on.
     """
@@ -65,13 +78,15 @@ def serve(config: Path | None, embedded: bool, insecure_no_auth: bool, *, observ
         )
     except (SettingsRefused, ToolsRefused) as exc:
         raise CommandEnds(WRONG_USE, exc.message) from None
+    if loaded is not None:
+        loaded(settings)
     with _listening(settings) as listener, contextlib.ExitStack() as stack:
         logging.getLogger().addHandler(LogBridge(log, clock))
         database = _embedded(settings, stack) if embedded else None
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 world, url, key = runner.run(_prepared(settings, database, registry, clock))
-                runner.run(_serve(settings, url, key, world, log, clock, listener, observe, insecure_no_auth))
+                runner.run(_serve(settings, url, key, world, log, clock, listener, observe, definitions or _published, insecure_no_auth))
             except SettingsRefused as exc:
                 raise CommandEnds(WRONG_USE, exc.message) from None
             except EmbeddedPostgresError as exc:
@@ -164,6 +179,7 @@ async def _serve(
     clock: Clock,
     listener: socket.socket,
     observe: Observe | None,
+    definitions: Definitions,
     insecure_no_auth: bool,
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -171,11 +187,7 @@ async def _serve(
         if _would_be_open(settings, insecure_no_auth) and not await storage.keys.any():
             raise _open_to_all(settings)
         parts = await stack.enter_async_context(running(settings, storage, world, key, log, clock=clock, observe=observe))
-        folder = settings.workflows_dir or Path("workflows")
-        if folder.is_dir():
-            await publish_files(parts.services, definitions_in(folder), settings.tenant, tell)
-        elif settings.workflows_dir is not None:
-            raise SettingsRefused(f"the folder of workflows {folder} does not exist")
+        await stack.enter_async_context(definitions(settings, parts.services))
         app = create_app(
             parts.services,
             keys=parts.keys,
@@ -192,6 +204,17 @@ async def _serve(
         log.line("info", "serving", clock.now(), url=settings.url, node=settings.node)
         await server.run_until_told()
         log.line("info", "leaving", clock.now(), node=settings.node)
+
+
+@asynccontextmanager
+async def _published(settings: Settings, services: Services) -> AsyncIterator[None]:
+    """The definitions of the folder, published once."""
+    folder = settings.workflows_dir or Path("workflows")
+    if folder.is_dir():
+        await publish_files(services, definitions_in(folder), settings.tenant, tell)
+    elif settings.workflows_dir is not None:
+        raise SettingsRefused(f"the folder of workflows {folder} does not exist")
+    yield
 
 
 class _Protocol(HttpToolsProtocol):

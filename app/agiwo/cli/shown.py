@@ -105,6 +105,13 @@ def _step_line(step: Mapping[str, Any], width: int) -> str:
     return line
 
 
+def ended_line(workflow: str, version: str, instance: str, data: Mapping[str, Any]) -> str:
+    """The end of an instance in one line."""
+    took = f" in {span_text(data['seconds'])}" if data.get("seconds") is not None else ""
+    why = f": {failure_text(data['error'])}" if isinstance(data.get("error"), Mapping) else ""
+    return f"{mark(str(data['status']))} {workflow} {version}  {instance}  {data['status']}{took}{why}"
+
+
 def failure_text(failure: Mapping[str, Any]) -> str:
     """A failure in one line."""
     return f"{failure.get('type', 'error')}: {value_text(failure.get('message', ''), 300)}"

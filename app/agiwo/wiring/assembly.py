@@ -409,8 +409,8 @@ def _channels(settings: Settings, world: World, clock: Clock) -> tuple[Channels,
 
 
 def definitions_in(folder: Path) -> list[Path]:
-    """The files of a folder that hold definitions."""
-    return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json"))
+    """The files of a folder that hold definitions; what is hidden belongs to others, as to an editor."""
+    return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json") and not path.name.startswith("."))
 
 
 async def publish_files(services: Services, files: Iterable[Path], tenant: str, say: Line) -> int:
