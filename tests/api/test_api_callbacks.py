@@ -10,8 +10,12 @@ from kit.api import TAKEN_ON, World
 
 async def taken_on(world: World) -> tuple[dict[str, Any], str]:
     """An instance that waits for its printer, and the address that the printer was given."""
-    view = await world.run("print")
-    assert (view["status"], view["waiting_for"][0]["kind"]) == ("WAITING", "callback")
+    started = (await world.client.post("/v1/workflows/print/trigger", json={})).json()
+    while True:
+        view: dict[str, Any] = (await world.client.get(started["links"]["self"])).json()
+        if view["status"] == "WAITING":
+            break
+    assert view["waiting_for"][0]["kind"] == "callback"
     return view, TAKEN_ON[view["instance_id"]].removeprefix("http://agiwo.test")
 
 
