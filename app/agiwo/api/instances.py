@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse, Response
@@ -56,6 +57,9 @@ Cursor = Annotated[str | None, Query(min_length=1, max_length=4096, description=
 
 
 GraphFormat = Annotated[Literal["json", "mermaid", "svg"], Query()]
+_ONE = f"{API}/instances/{{instance_id}}"
+#: What stands under `/v1/admin` as well.
+READ_BY_ADMINS = (f"{API}/instances", _ONE, f"{_ONE}/steps", f"{_ONE}/steps/{{path}}", f"{_ONE}/trace", f"{_ONE}/history")
 GRAPH = {
     "description": "What leads where, as JSON, as a Mermaid flowchart, or as a picture.",
     "content": {
@@ -100,6 +104,7 @@ def instance_routes(services: Services) -> APIRouter:
     _starting(routes, services)
     _lists(routes, services)
     _one(routes, services)
+    _under_admin(routes)
     _steering(routes, services)
     return routes
 
@@ -203,9 +208,6 @@ def _one(routes: APIRouter, services: Services) -> None:
     traced = {200: answer("Trace", "Per step what went in and out, for how long."), **refusals(404)}
 
     @routes.get(f"{at}/trace", responses=traced, summary="Trace of an instance")
-    @routes.get(
-        f"{API}/admin/instances/{{instance_id}}/trace", responses=traced, summary="Trace of an instance", operation_id="admin_trace"
-    )
     async def trace(request: Request, instance_id: InstanceId) -> Response:
         return JSONAnswer(await services.instances.trace(caller_of(request), instance_id))
 
@@ -232,6 +234,20 @@ def _one(routes: APIRouter, services: Services) -> None:
         return JSONAnswer(shown)
 
     _events(routes, services, at)
+
+
+def _under_admin(routes: APIRouter) -> None:
+    """Operators find the reads on instances beside the rest of what they look at."""
+    for route in [route for route in routes.routes if isinstance(route, APIRoute) and route.methods == {"GET"}]:
+        if route.path in READ_BY_ADMINS:
+            routes.add_api_route(
+                route.path.replace(API, f"{API}/admin", 1),
+                route.endpoint,
+                methods=["GET"],
+                responses=route.responses,
+                summary=route.summary,
+                operation_id=f"admin_{route.name}",
+            )
 
 
 def _events(routes: APIRouter, services: Services, at: str) -> None:
