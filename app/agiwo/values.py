@@ -19,7 +19,6 @@ MAX_DIGITS = 100
 MAX_DEPTH = 100
 MAX_VALUE = 32_000_000  #: bytes of JSON text of one value; a larger one is refused wherever it comes from
 _TOO_LONG = 10**MAX_DIGITS
-_INT64 = 2**63
 _LONG_DIGITS = re.compile(rb"\d{18}")
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 

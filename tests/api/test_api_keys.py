@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from agiwo.api import create_app
 from agiwo.clock import SystemClock
-from agiwo.errors import Unauthenticated
+from agiwo.errors import Conflict, Unauthenticated
 from agiwo.ports.keys import StoredKey
 from agiwo.ports.store import StoreUnavailable
 from agiwo.service.callers import ADMIN, ApiKey, ApiKeys, Caller
@@ -241,3 +242,33 @@ async def test_without_the_storage_a_call_is_503_and_health_still_answers(world:
         assert (await client.get("/healthz")).status_code == 200
         assert (await client.get("/v1/tools", headers={"authorization": "Bearer secret-a"})).status_code == 200
     await pool.dispose()
+
+
+async def test_of_keys_of_one_name_that_are_made_at_once_one_is_made(site: Site) -> None:
+    """Whether the name is free and the taking of it are one step, on however many nodes."""
+    results = await asyncio.gather(*(site.key("ci") for _ in range(6)), return_exceptions=True)
+    refused = [one for one in results if isinstance(one, Conflict)]
+    assert [one.code for one in refused] == ["key_exists"] * 5
+    assert len(await site.store.named("default", "ci")) == 1
+
+
+async def test_a_key_that_two_revoke_at_once_was_revoked_by_one_of_them(site: Site, database: str) -> None:
+    key, _ = await site.key("old")
+    done = await asyncio.gather(*(site.keys.revoke(ADMIN_CALLER, key.id, PLAIN) for _ in range(4)))
+    assert len({one.revoked_at for one in done}) == 1
+    assert await deeds(database, "key.revoke") == [f"key/{key.id}"]
+
+
+async def test_the_trail_of_a_rotation_names_the_key_that_was_replaced(site: Site, database: str) -> None:
+    key, _ = await site.key("turning")
+    new, _ = await site.keys.rotate(ADMIN_CALLER, key.id, 60.0, None, PLAIN)
+    assert await deeds(database, "key.rotate", "data->>'replaces'") == [str(key.id)]
+    assert await deeds(database, "key.rotate") == [f"key/{new.id}"]
+
+
+async def deeds(database: str, action: str, column: str = "object") -> list[str]:
+    connection = await asyncpg.connect(database)
+    try:
+        return [row[0] for row in await connection.fetch(f"SELECT {column} FROM agiwo.audit WHERE action = $1", action)]
+    finally:
+        await connection.close()

@@ -57,6 +57,23 @@ async def test_a_trigger_takes_the_default_version_else_the_highest_that_is_not_
     ]  # fmt: skip
 
 
+async def test_pages_of_versions_hold_each_once_though_the_last_of_a_page_is_deleted(world: World) -> None:
+    """REQ-45: no list is without an end, and its pages neither repeat nor miss a row."""
+    at = await published(world, "many", *(f"1.{number}" for number in range(7)))
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = (await world.client.get(f"{at}/versions?limit=3{cursor}")).json()
+        seen += [line["version"] for line in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        assert (await world.client.delete(f"{at}/versions/{seen[-1]}")).status_code == 200
+        cursor = f"&cursor={page['next_cursor']}"
+    assert seen == ["1.6", "1.5", "1.4", "1.3", "1.2", "1.1", "1.0"]
+    assert (await world.client.get("/v1/workflows/many2/versions?limit=3")).status_code == 404
+    assert (await world.client.get(f"/v1/workflows/echo/versions?limit=3{cursor}")).status_code in (400, 422)
+
+
 async def test_a_deprecated_version_that_is_named_starts_with_a_warning(world: World) -> None:
     at = await published(world, "old", "1.0")
     await world.client.post(f"{at}/deprecate", json={"version": "1.0"})

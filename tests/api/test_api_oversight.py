@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
 
+from agiwo.ports.oversight import Oversight, Violation
+from agiwo.service.callers import ADMIN, Caller
+from agiwo.service.oversight import Overseeing
+from agiwo.store.oversight import CHECKS
+from agiwo.store.statements import STATEMENTS
 from kit.api import World
 
 
@@ -121,6 +126,40 @@ async def test_invariants_hold_and_a_broken_one_is_named(world: World, module_da
     finally:
         await connection.execute("DELETE FROM agiwo.approval WHERE instance_id = $1", view["instance_id"])
         await connection.close()
+
+
+@pytest.mark.parametrize(("promise", "change"), [
+    ("no_owner_is_gone", "owner = -1"),
+    ("nothing_due_is_left_lying", "owner = NULL, due_at = now() - interval '2 minutes'"),
+    ("no_live_row_of_an_ended_instance", "owner = -1"),
+])  # fmt: skip
+async def test_a_tenant_learns_that_a_promise_is_broken_and_not_by_whose_instances(
+    world: World, module_database: str, promise: str, change: str
+) -> None:
+    """Tenants are apart in every query, in those over the whole service too."""
+    id = (await world.run("report", input={"week": "6"}))["instance_id"]
+    connection = await asyncpg.connect(module_database)
+    undone = connection.transaction()
+    await undone.start()
+    try:
+        await connection.execute(f"UPDATE agiwo.run SET {change} WHERE id = $1", id)
+        await connection.execute("UPDATE agiwo.instance SET ended_at = now(), status = 'FAILED', waiting_for = NULL WHERE id = $1", id)
+        found = {tenant: await connection.fetch(STATEMENTS[CHECKS[promise]].text, 20, tenant) for tenant in ("default", "other")}
+    finally:
+        await undone.rollback()
+        await connection.close()
+    assert [str(row["id"]) for row in found["default"]] == [id]
+    assert [row["id"] for row in found["other"]] == [None]
+
+
+async def test_what_breaks_a_promise_elsewhere_is_told_without_a_name() -> None:
+    class Broken:
+        async def violations(self, tenant: str, limit: int) -> list[Violation]:
+            return [Violation("no_owner_is_gone", True, ()), Violation("no_gap_in_a_history", False, ())]
+
+    said = await Overseeing(cast("Oversight", Broken()), list).invariants(Caller("other", "key:other", frozenset({ADMIN})))
+    assert not said["hold"]
+    assert [(check["holds"], check["broken_by"]) for check in said["checks"]] == [(False, []), (True, [])]
 
 
 async def test_limits_say_what_is_taken_of_them(world: World) -> None:

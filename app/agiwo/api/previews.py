@@ -20,8 +20,6 @@ from agiwo.service.preview import PreviewCall
 from agiwo.service.services import Services
 from agiwo.service.view import API
 
-VersionName = Annotated[str, Query(min_length=1, max_length=64)]
-
 
 class PreviewBody(Body):
     """What a dry run is given."""

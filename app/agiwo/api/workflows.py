@@ -134,10 +134,12 @@ def _reading(routes: APIRouter, services: Services) -> None:
     async def get_workflow(request: Request, workflow_id: Name) -> Response:
         return JSONAnswer(await services.workflows.view(caller_of(request), workflow_id))
 
-    @routes.get(f"{at}/versions", responses={200: answer("Versions", "The highest first."), **refusals(404)}, summary="List versions")
-    async def list_versions(request: Request, workflow_id: Name) -> Response:
-        lines = await services.catalog.versions(caller_of(request).tenant, workflow_id)
-        return JSONAnswer({"items": [version_view(line) for line in lines]})
+    @routes.get(f"{at}/versions", responses={200: answer("VersionPage", "The highest first."), **refusals(404)}, summary="List versions")
+    async def list_versions(request: Request, workflow_id: Name, limit: Limit = 50, cursor: Cursor = None) -> Response:
+        tenant, listed = caller_of(request).tenant, f"versions/{workflow_id}"
+        lines = await services.catalog.versions(tenant, workflow_id, services.cursors.place(tenant, listed, cursor), limit + 1)
+        next_cursor = services.cursors.at(tenant, listed, lines[limit - 1].version) if len(lines) > limit else None
+        return JSONAnswer({"items": [version_view(line) for line in lines[:limit]], "next_cursor": next_cursor})
 
     read = answer("Version", "The version with its definition; with `format=yaml` the bytes as they were sent.")
     read["content"]["application/yaml"] = {"schema": {}}

@@ -38,6 +38,10 @@ class KeyStore(Protocol):
 
     async def add(self, key: StoredKey) -> None: ...
 
+    async def add_if_free(self, key: StoredKey) -> StoredKey | None:
+        """Add a key unless a live one of its tenant has its name: that one is given then. Of two that come at once one is added."""
+        ...
+
     async def find(self, id: UUID) -> StoredKey | None:
         """A key of whatever tenant, for finding out who calls."""
         ...
@@ -53,7 +57,7 @@ class KeyStore(Protocol):
         ...
 
     async def revoke(self, tenant: str, id: UUID, at: float) -> StoredKey | None:
-        """Take a key back; one that is revoked already stays as it is. None if there is no such key."""
+        """Take a key back. None if there is no such key, or it is revoked already."""
         ...
 
     async def end(self, tenant: str, id: UUID, at: float) -> None:

@@ -79,9 +79,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that does not hold: its name, and some of those that break it."""
+    """A promise, whether anything breaks it, and some of the tenant's instances that do."""
 
     name: str
+    broken: bool
     ids: tuple[UUID, ...]
 
 

@@ -213,7 +213,7 @@ class Records(Protocol):
     async def list_versions(
         self, tenant: str, workflow: str | None = None, *, after: tuple[str, str] | None = None, limit: int = 100
     ) -> list[VersionLine]:
-        """Versions by workflow, highest first within each; `after` is the (workflow, version) of the last line of the page before."""
+        """Versions by workflow, highest first within each; those after the (workflow, rank) of the last line of the page before."""
         ...
 
     async def reject_trigger(self, tenant: str, rejected: RejectedTrigger) -> None:

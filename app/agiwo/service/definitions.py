@@ -16,6 +16,9 @@ from agiwo.definition.contract import ToolContract
 from agiwo.errors import NotFound
 from agiwo.ports.records import Records, StoredVersion, VersionLine
 from agiwo.service.beside import beside
+from agiwo.service.ranks import rank
+
+_PAGE = 500
 
 Key = tuple[str, str, str]
 
@@ -50,14 +53,16 @@ class Catalog:
             self._compiled.move_to_end(key)
             return found
         # One at a time: many instances of one version that are taken over together must not compile it many times.
-        async with self._compiling.setdefault(key, asyncio.Lock()):
-            found = self._compiled.get(key)
-            if found is None:
-                stored = await self.stored(tenant, workflow, version)
-                found = await beside(compile_workflow, stored.document, self._tools())
-                self.keep(tenant, found)
-        self._compiling.pop(key, None)
-        return found
+        try:
+            async with self._compiling.setdefault(key, asyncio.Lock()):
+                found = self._compiled.get(key)
+                if found is None:
+                    stored = await self.stored(tenant, workflow, version)
+                    found = await beside(compile_workflow, stored.document, self._tools())
+                    self.keep(tenant, found)
+                return found
+        finally:
+            self._compiling.pop(key, None)
 
     def keep(self, tenant: str, workflow: Workflow) -> None:
         """Remember a compiled version."""
@@ -74,14 +79,16 @@ class Catalog:
         version = self._fresh_newest(key)
         if version is None:
             # One asks for all that wait: a storm of triggers must not become a storm of questions.
-            async with self._asking.setdefault(key, asyncio.Lock()):
-                version = self._fresh_newest(key)
-                if version is None:
-                    asked, changes = self._clock.monotonic(), self._changes
-                    version = await self._records.default_version(tenant, workflow)
-                    if version is not None and changes == self._changes:
-                        self._newest[key] = (version, asked + self._fresh)
-            self._asking.pop(key, None)
+            try:
+                async with self._asking.setdefault(key, asyncio.Lock()):
+                    version = self._fresh_newest(key)
+                    if version is None:
+                        asked, changes = self._clock.monotonic(), self._changes
+                        version = await self._records.default_version(tenant, workflow)
+                        if version is not None and changes == self._changes:
+                            self._newest[key] = (version, asked + self._fresh)
+            finally:
+                self._asking.pop(key, None)
         if version is None:
             self._newest.pop(key, None)
             raise await self._explanation(tenant, workflow)
@@ -145,17 +152,20 @@ class Catalog:
             raise version_not_found(workflow, version)
         return stored
 
-    async def versions(self, tenant: str, workflow: str) -> list[VersionLine]:
-        """All versions, the highest first. Raises NotFound if there is none."""
-        lines: list[VersionLine] = []
-        while True:
-            after = (lines[-1].workflow, lines[-1].version) if lines else None
-            page = await self._records.list_versions(tenant, workflow, after=after, limit=500)
-            lines += page
-            if len(page) < 500:
-                break
-        if not lines:
+    async def versions(self, tenant: str, workflow: str, after: str | None, limit: int) -> list[VersionLine]:
+        """A page of the versions below `after`, the highest first. Raises NotFound if there is none at all."""
+        place = None if after is None else (workflow, rank(after))
+        lines = await self._records.list_versions(tenant, workflow, after=place, limit=limit)
+        if not lines and after is None:
             raise NotFound(f"there is no workflow {workflow[:200]!r}", code="workflow_not_found")
+        return lines
+
+    async def all_versions(self, tenant: str, workflow: str) -> list[VersionLine]:
+        """All versions, the highest first. Raises NotFound if there is none."""
+        lines = page = await self.versions(tenant, workflow, None, _PAGE)
+        while len(page) == _PAGE:
+            page = await self.versions(tenant, workflow, page[-1].version, _PAGE)
+            lines = [*lines, *page]
         return lines
 
 

@@ -50,13 +50,20 @@ class Keys:
         now = self._clock.now()
         if self._configured.has_name(caller.tenant, name):
             raise Conflict(f"a configured key is called {name}", code="key_exists", present_status="configured", actions=[])
-        for other in await self._keys.named(caller.tenant, name):
-            if other.live(now):
-                raise Conflict(
-                    f"there is a live key called {name}; rotate or revoke it, or take another name", code="key_exists",
-                    key_id=str(other.id), present_status=status_of(other, now), actions=actions(other, now),
-                )  # fmt: skip
-        return await self._made(caller, name, roles, lasts, change, "key.create")
+        key, text = self._new(caller, name, roles, lasts, now)
+        if change.dry:
+            other = next((one for one in await self._keys.named(caller.tenant, name) if one.live(now)), None)
+        else:
+            other = await self._keys.add_if_free(key)
+        if other is not None:
+            raise Conflict(
+                f"there is a live key called {name}; rotate or revoke it, or take another name", code="key_exists",
+                key_id=str(other.id), present_status=status_of(other, now), actions=actions(other, now),
+            )  # fmt: skip
+        if change.dry:
+            return key, None
+        await self._note(caller, "key.create", key, change)
+        return key, text
 
     async def find(self, caller: Caller, id: UUID) -> StoredKey:
         """Raises NotFound, Denied for a caller who is no admin."""
@@ -77,8 +84,10 @@ class Keys:
         if change.dry or key.revoked_at is not None:
             return key
         revoked = await self._keys.revoke(caller.tenant, id, self._clock.now())
-        await self._note(caller, "key.revoke", key, change)
-        return revoked or key
+        if revoked is None:  # somebody else was quicker
+            return await self.find(caller, id)
+        await self._note(caller, "key.revoke", revoked, change)
+        return revoked
 
     async def rotate(self, caller: Caller, id: UUID, overlap: float, lasts: float | None, change: Change) -> tuple[StoredKey, str | None]:
         """A new key of the same name and roles, and its text; the old one works for `overlap` seconds more.
@@ -90,27 +99,22 @@ class Keys:
             raise Conflict("this API key is over", code="key_over", present_status=status_of(key, now), actions=actions(key, now))
         if lasts is None and key.expires_at is not None:
             lasts = key.expires_at - key.created_at
-        made = await self._made(caller, key.name, key.roles, lasts, change, "key.rotate")
-        if not change.dry:
-            await self._keys.end(caller.tenant, id, now + overlap)
-        return made
+        made, text = self._new(caller, key.name, key.roles, lasts, now)
+        if change.dry:
+            return made, None
+        await self._keys.add(made)
+        await self._note(caller, "key.rotate", made, change, replaces=str(id))
+        await self._keys.end(caller.tenant, id, now + overlap)
+        return made, text
 
-    async def _made(
-        self, caller: Caller, name: str, roles: Sequence[str], lasts: float | None, change: Change, action: str
-    ) -> tuple[StoredKey, str | None]:
-        now = self._clock.now()
+    def _new(self, caller: Caller, name: str, roles: Sequence[str], lasts: float | None, now: float) -> tuple[StoredKey, str]:
         id = uuid7(now, self._random.getrandbits(66), self._random.randrange(SHARDS))
         text = text_of(id, secrets.token_urlsafe(32))
         ends = None if lasts is None else now + lasts
-        key = StoredKey(id, caller.tenant, name, digest_of(text), tuple(dict.fromkeys(roles)), now, caller.principal, ends)
-        if change.dry:
-            return key, None
-        await self._keys.add(key)
-        await self._note(caller, action, key, change)
-        return key, text
+        return StoredKey(id, caller.tenant, name, digest_of(text), tuple(dict.fromkeys(roles)), now, caller.principal, ends), text
 
-    async def _note(self, caller: Caller, action: str, key: StoredKey, change: Change) -> None:
-        data = {"reason": change.reason, "name": key.name, "roles": list(key.roles)}
+    async def _note(self, caller: Caller, action: str, key: StoredKey, change: Change, **more: str) -> None:
+        data = {"reason": change.reason, "name": key.name, "roles": list(key.roles), **more}
         await self._records.audit(caller.tenant, caller.principal, action, f"key/{key.id}", data)
 
 

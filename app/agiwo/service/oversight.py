@@ -109,5 +109,5 @@ def _change(row: AuditRow) -> dict[str, Any]:
 
 
 def _check(found: Violation) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": found.name, "holds": not found.ids, "broken_by": [str(id) for id in found.ids]}
+    out: dict[str, Any] = {"name": found.name, "holds": not found.broken, "broken_by": [str(id) for id in found.ids]}
     return out if out["holds"] else {**out, "meaning": PROMISES[found.name]}

@@ -149,7 +149,7 @@ class Publishing:
                     return PublishResult(Published.UNCHANGED if same else Published.CONFLICT, line)
                 if rank(line.version) == version.rank:
                     return PublishResult(Published.EQUAL_RANK, line)
-            after = (version.workflow, lines[-1].version)
+            after = (version.workflow, rank(lines[-1].version))
         return PublishResult(Published.CREATED)
 
     async def _other_content(self, caller: Caller, version: NewVersion) -> Conflict:

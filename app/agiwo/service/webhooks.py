@@ -105,7 +105,7 @@ class Webhooks:
         caller.need(ADMIN)
         webhook = await self._store.get(caller.tenant, id)
         if webhook is None:
-            raise NotFound("there is no such webhook", code="webhook_not_found")
+            raise _not_found()
         return webhook
 
     async def listed(self, caller: Caller, before: UUID | None, limit: int) -> list[Webhook]:
@@ -124,7 +124,8 @@ class Webhooks:
         """Take it away; what is still to be delivered there is given up. Raises what `find` raises."""
         webhook = await self.find(caller, id)
         if not change.dry:
-            await self._store.remove(caller.tenant, id)
+            if not await self._store.remove(caller.tenant, id):
+                raise _not_found()  # somebody else was quicker
             await self._note(caller, "webhook.delete", webhook, change)
         return webhook
 
@@ -219,6 +220,10 @@ class Webhooks:
         data = {"reason": change.reason, "events": list(webhook.events), "workflow": webhook.workflow, "active": webhook.active}
         await self._records.audit(caller.tenant, caller.principal, action, f"webhook/{webhook.id}", data)
         self._changed()
+
+
+def _not_found() -> NotFound:
+    return NotFound("there is no such webhook", code="webhook_not_found")
 
 
 def about(tenant: str, id: UUID) -> str:

@@ -30,9 +30,9 @@ class Workflows:
         return await self._store.workflows(caller.tenant, containing, after, limit)
 
     async def view(self, caller: Caller, workflow: str) -> dict[str, Any]:
-        """One workflow with the names of its versions. Raises NotFound."""
+        """One workflow with the names of its highest versions. Raises NotFound."""
         row = await self._row(caller, workflow)
-        lines = await self._catalog.versions(caller.tenant, workflow)
+        lines = await self._catalog.versions(caller.tenant, workflow, None, COUNTED)
         return {**workflow_view(row), "versions": [line.version for line in lines]}
 
     async def mark_default(self, caller: Caller, workflow: str, version: str | None, change: Change) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Workflows:
 
     async def _standing(self, caller: Caller, workflow: str, version: str | None) -> list[VersionLine]:
         if version is None:
-            return await self._catalog.versions(caller.tenant, workflow)
+            return await self._catalog.all_versions(caller.tenant, workflow)
         return [await self._catalog.line(caller.tenant, workflow, version)]
 
     async def _row(self, caller: Caller, workflow: str) -> WorkflowRow:

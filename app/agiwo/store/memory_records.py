@@ -163,8 +163,8 @@ class MemoryRecords:
     ) -> list[VersionLine]:
         found = self._versions(tenant, workflow)
         if after is not None:
-            last = self._db.versions.get((tenant, *after))
-            found = [v for v in found if v.workflow > after[0] or (last is not None and v.workflow == after[0] and v.rank < last.rank)]
+            name, rank = after[0], after[1].encode()
+            found = [v for v in found if v.workflow > name or (v.workflow == name and v.rank.encode() < rank)]
         return [_line(v) for v in found[:limit]]
 
     async def reject_trigger(self, tenant: str, rejected: RejectedTrigger) -> None:

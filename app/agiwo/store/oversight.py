@@ -22,12 +22,13 @@ from agiwo.values import decode
 
 #: Rows of the audit that one page looks at, at most.
 WINDOW = 20_000
-#: The checks of one tenant, and those of the whole service, by the promise that each of them looks after.
-OF_TENANT = {"no_approval_outlives_its_instance": "find_pending_without_a_life", "no_gap_in_a_history": "find_gaps_in_histories"}
-OF_ALL = {
+#: The checks by the promise that each of them looks after: three of the whole service, which name nobody else's instances, two of a tenant.
+CHECKS = {
     "no_owner_is_gone": "find_owners_that_are_gone",
     "nothing_due_is_left_lying": "find_due_and_not_taken",
     "no_live_row_of_an_ended_instance": "find_ended_with_a_live_row",
+    "no_approval_outlives_its_instance": "find_pending_without_a_life",
+    "no_gap_in_a_history": "find_gaps_in_histories",
 }
 #: The durations that a summary tells, as parts of the whole.
 PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -98,8 +99,8 @@ class PostgresOversight:
         return Summary(total.counted, scanned > MOST_COUNTED, status, workflow, error, times)
 
     async def violations(self, tenant: str, limit: int) -> list[Violation]:
-        out = [Violation(name, tuple(row.id for row in await self._ask(check, limit))) for name, check in OF_ALL.items()]
-        return out + [Violation(name, tuple(row.id for row in await self._ask(check, limit, tenant))) for name, check in OF_TENANT.items()]
+        found = {name: await self._ask(check, limit, tenant) for name, check in CHECKS.items()}
+        return [Violation(name, bool(rows), tuple(row.id for row in rows if row.id is not None)) for name, rows in found.items()]
 
     async def _ask(self, name: str, *values: Any) -> list[Row[Any]]:
         async with connected(self._engine) as connection:

@@ -191,13 +191,7 @@ class PostgresRecords:
         if workflow is not None:
             statement = statement.where(_v.workflow == workflow)
         if after is not None:
-            last = workflow_version.alias()
-            rank = (
-                select(last.c.rank)
-                .where(last.c.tenant == tenant, last.c.workflow == after[0], last.c.version == after[1])
-                .scalar_subquery()
-            )
-            statement = statement.where(or_(_v.workflow > after[0], (_v.workflow == after[0]) & (_v.rank < rank)))
+            statement = statement.where(or_(_v.workflow > after[0], (_v.workflow == after[0]) & (_v.rank < after[1])))
         async with connected(self._engine) as connection:
             return [_line(row) for row in await connection.execute(statement)]
 

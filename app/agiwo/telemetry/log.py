@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, TextIO
 
 import structlog
@@ -19,8 +19,6 @@ from agiwo.machine.reports import Failed, NotBegun, Stopped
 from agiwo.ports.executor import Circumstances
 from agiwo.template import mask
 from agiwo.values import encode, plain
-
-Hide = Callable[[Any], Any]
 
 #: The level of each event; what happens at every step is for debugging.
 LEVELS: Mapping[Happening, int] = {

@@ -136,7 +136,7 @@ SCHEMAS: Mapping[str, Schema] = {
                     {
                         "name": TEXT,
                         "holds": {"type": "boolean"},
-                        "broken_by": {"type": "array", "items": UUID, "description": "some of those that break it"},
+                        "broken_by": {"type": "array", "items": UUID, "description": "some of the caller's own that break it"},
                         "meaning": TEXT,
                     },
                     optional=("meaning",),

@@ -62,7 +62,7 @@ _REPORT: Mapping[str, Schema] = {
 
 SCHEMAS: Mapping[str, Schema] = {
     "Version": _VERSION,
-    "Versions": object_of({"items": {"type": "array", "items": ref("Version")}}, "All versions of a workflow, the highest first."),
+    "VersionPage": page_of("Version"),
     "Workflow": object_of(
         {
             "workflow_id": TEXT,
@@ -76,7 +76,7 @@ SCHEMAS: Mapping[str, Schema] = {
                 "description": "who lets nothing new start, since when and why",
                 "properties": {"by": TEXT, "since": TIME, "reason": MAYBE_TEXT},
             },
-            "versions": {"type": "array", "items": TEXT, "description": "the highest first; not in lists"},
+            "versions": {"type": "array", "items": TEXT, "description": "the highest first, at most 100; not in lists"},
             "actions": ACTIONS,
             "links": LINKS,
         },

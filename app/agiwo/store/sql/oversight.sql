@@ -34,18 +34,19 @@ RIGHT JOIN (SELECT 1) AS always ON true
 ORDER BY l.id DESC;
 
 -- name: find_owners_that_are_gone
--- Instances whose owner is no living node, longer than a sweep takes.
-SELECT r.id FROM agiwo.run r
+-- Instances whose owner is no living node, longer than a sweep takes; of another tenant's than $2 only that there are some.
+SELECT CASE WHEN r.tenant = $2::text THEN r.id END AS id FROM agiwo.run r
 WHERE r.owner IS NOT NULL AND NOT EXISTS (SELECT FROM agiwo.node n WHERE n.id = r.owner AND (n.state = 'alive' OR n.lease_until > now() - interval '30 seconds'))
 LIMIT $1::int;
 
 -- name: find_due_and_not_taken
--- Instances that have been due for a minute, and no node has taken them.
-SELECT r.id FROM agiwo.run r WHERE r.owner IS NULL AND r.due_at < now() - interval '1 minute' ORDER BY r.due_at LIMIT $1::int;
+-- Instances that have been due for a minute, and no node has taken them; of another tenant's than $2 only that there are some.
+SELECT CASE WHEN r.tenant = $2::text THEN r.id END AS id FROM agiwo.run r WHERE r.owner IS NULL AND r.due_at < now() - interval '1 minute' ORDER BY r.due_at LIMIT $1::int;
 
 -- name: find_ended_with_a_live_row
--- Live rows of instances that have ended, or that are not listed at all; looked for among those that were due or taken last.
-SELECT r.id FROM agiwo.run r
+-- Live rows of instances that have ended, or that are not listed at all; looked for among those that a node
+-- has; of another tenant's than $2 only that there are some.
+SELECT CASE WHEN r.tenant = $2::text THEN r.id END AS id FROM agiwo.run r
 LEFT JOIN agiwo.instance i ON i.shard = r.shard AND i.id = r.id
 WHERE r.owner IS NOT NULL AND (i.id IS NULL OR i.ended_at IS NOT NULL)
 LIMIT $1::int;

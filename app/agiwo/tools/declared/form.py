@@ -35,7 +35,6 @@ NAMED = Text(NAME.pattern, "a tool name: words joined by dots, such as crm.custo
 SECRET = Text(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a secret", 200)
 _STATUSES = r"[1-5][0-9]{2}(-[1-5][0-9]{2})?|[1-5]xx"
 _TYPE = r"[A-Za-z][A-Za-z0-9_]{0,99}"
-_CLOSE = 0.85
 
 
 def failure_type(report: Report, value: JSON, at: Path) -> Any:
