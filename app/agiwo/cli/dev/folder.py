@@ -96,7 +96,7 @@ class DevFolder:
             return
         self._said[path] = (id, version)
         try:
-            there = {line.version: line.content_hash for line in await services.catalog.versions(tenant, id)}
+            there = {line.version: line.content_hash for line in await services.catalog.all_versions(tenant, id)}
         except NotFound:
             there = {}
         stands = standing(document, there)
