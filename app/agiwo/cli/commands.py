@@ -118,7 +118,7 @@ def dev(
     tools_dir: ToolsDir = None,
 ) -> None:
     """Run the service on a database of its own, and take definitions and tools anew whenever their files change."""
-    call("dev", "dev", folder, config, port, data_dir, tuple(tools) if tools else None, tools_dir)
+    call("dev.watching", "dev", folder, config, port, data_dir, tuple(tools) if tools else None, tools_dir)
 
 
 @app.command("dev-service", hidden=True)
@@ -134,7 +134,7 @@ def dev_service(
     log_level: Annotated[str | None, typer.Option("--log-level")] = None,
 ) -> None:
     """The service that `agiwo dev` starts, and starts anew."""
-    call("dev", "serve_child", folder, config, port, data_dir, tuple(tools) if tools else None, tools_dir, messages, drain, log_level)
+    call("dev.child", "serve_child", folder, config, port, data_dir, tuple(tools) if tools else None, tools_dir, messages, drain, log_level)
 
 
 @app.command(rich_help_panel=SERVICE, epilog="Example: agiwo demo --yes")

@@ -23,9 +23,6 @@ from agiwo.engine.events import Event, Happening
 from agiwo.service.services import Services
 from agiwo.settings import Settings
 
-#: Seconds that running steps have when a service makes way for the next one, unless `drain` is set.
-DRAIN = 2.0
-
 
 def serve_child(
     folder: Path, config: Path | None, port: int | None, data_dir: Path | None, tools: tuple[str, ...] | None, tools_dir: Path | None,

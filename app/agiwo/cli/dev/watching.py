@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agiwo.cli.dev.changes import Marks, changed, differing, marks
-from agiwo.cli.dev.child import DRAIN
 from agiwo.cli.screen import FAILED, WRONG_USE, CommandEnds, tell
 from agiwo.settings import Settings, load_settings
 from agiwo.settings.parts import SettingsRefused
 from agiwo.store.embedded import EmbeddedPostgres
 from agiwo.store.pgbinaries import EmbeddedPostgresError
 
+#: Seconds that running steps have when a service makes way for the next one, unless `drain` is set.
+DRAIN = 2.0
 #: Seconds beyond `drain` that a service has to leave before it is killed.
 PATIENCE = 15.0
 
