@@ -114,7 +114,7 @@ def test_doctor_finds_a_well_service_well(service: Service) -> None:
     done = service.call("doctor")
     assert done.status == 0, done.out
     assert [line.split(":")[0] for line in done.out.splitlines() if not line.startswith(" ")] == [
-        "✓ parts", "✓ promises", "✓ nodes", "✓ queues", "✓ circuits", "✓ webhooks",
+        "✓ parts", "✓ promises", "✓ nodes", "✓ queues", "✓ circuits", "✓ deliveries",
     ]  # fmt: skip
     assert len(lines(service.call("nodes", "--json"))) == 1
     assert "alive" in service.call("nodes").out

@@ -6,7 +6,8 @@ It reads what the admin routes say and judges it; it changes nothing, and what t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +18,8 @@ from agiwo.cli.shown import failure_text, span_text
 
 #: Seconds after which an instance that could run and does not is a sign that nodes are too few or stuck.
 LATE = 60.0
-#: Dead letters of a webhook that are counted.
-COUNTED = 1000
+#: Dead letters and circuits that are looked at, and places of dead letters that are shown.
+COUNTED, SHOWN = 1000, 10
 
 GOOD, WRONG, UNSEEN = "ok", "wrong", "not seen"
 _MARKS = {GOOD: "✓", WRONG: "✗", UNSEEN: "-"}
@@ -115,17 +116,12 @@ async def _circuits(client: Client) -> Finding:
 
 
 async def _letters(client: Client) -> Finding:
-    details = []
-    async for webhook in client.pages("/v1/webhooks"):
-        dead = await _number(client.pages(f"/v1/webhooks/{webhook['webhook_id']}/deliveries", COUNTED, state="dead"))
-        if dead:
-            more = "or more " if dead == COUNTED else ""
-            details.append(f"{webhook['webhook_id']}  {webhook['url']}: {dead} {more}deliveries were given up")
-    return Finding("webhooks", WRONG, "dead letters", details) if details else Finding("webhooks", GOOD, "no dead letters")
-
-
-async def _number(items: AsyncGenerator[Any, None]) -> int:
-    return len([None async for _ in items])
+    dead = Counter([(row["target"], row["last_error"]) async for row in client.pages("/v1/admin/outbox", COUNTED, state="dead")])
+    if not dead:
+        return Finding("deliveries", GOOD, "no dead letters")
+    more = " or more" if dead.total() == COUNTED else ""
+    details = [f"{target}: {count} given up, {why or 'nobody knows why'}" for (target, why), count in dead.most_common(SHOWN)]
+    return Finding("deliveries", WRONG, f"{dead.total()}{more} dead letters", details)
 
 
 LOOKS: dict[str, Callable[[Client], Awaitable[Finding]]] = {
@@ -133,5 +129,5 @@ LOOKS: dict[str, Callable[[Client], Awaitable[Finding]]] = {
     "nodes": _nodes,
     "queues": _queues,
     "circuits": _circuits,
-    "webhooks": _letters,
+    "deliveries": _letters,
 }

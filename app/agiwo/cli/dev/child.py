@@ -28,17 +28,18 @@ def serve_child(
     folder: Path, config: Path | None, port: int | None, data_dir: Path | None, tools: tuple[str, ...] | None, tools_dir: Path | None,
     messages: int, drain: float | None, log_level: str | None,
 ) -> None:  # fmt: skip
-    """Serve the folder; `messages` is the file descriptor that takes one line once all is loaded. Standard input says when to begin.
+    """Serve the folder. Standard input says by one line when to load, by another when to begin, and ends when it is time to leave;
+    `messages` is the file descriptor that takes one line in between.
 
     Raises CommandEnds like serve.
     """
+    _wait_for_line()
 
     def loaded(settings: Settings) -> None:
         # What an interactive terminal sends goes to the first process alone; it ends this one.
         with open(messages, "w", encoding="utf-8") as line:
             line.write(json.dumps({"modules": [str(path) for path in own_modules(settings.tools)]}) + "\n")
-        if not sys.stdin.buffer.readline():
-            raise SystemExit(0)
+        _wait_for_line()
         threading.Thread(target=_end_with_owner, daemon=True).start()
 
     serve(
@@ -46,6 +47,11 @@ def serve_child(
         host="127.0.0.1", port=port, data_dir=data_dir, workflows_dir=folder, tools=tools, tools_dir=tools_dir,
         drain=drain, log_level=log_level,
     )  # fmt: skip
+
+
+def _wait_for_line() -> None:
+    if not sys.stdin.buffer.readline():
+        raise SystemExit(0)
 
 
 def _end_with_owner() -> None:

@@ -33,11 +33,12 @@ class Child:
     """A service in a process of its own that has been started, has loaded, or serves."""
 
     process: asyncio.subprocess.Process
+    message: asyncio.Task[bytes]
     modules: list[Path] = field(default_factory=list)
 
     @classmethod
-    async def started(cls, arguments: Sequence[str]) -> Child | None:
-        """A service that has loaded everything and waits for its turn; None if it could not, and has said why."""
+    async def started(cls, arguments: Sequence[str]) -> Child:
+        """A service that has nothing of its user's yet, but all else, which takes the longest."""
         reading, writing = os.pipe()
         message = asyncio.create_task(asyncio.to_thread(_line, reading))
         try:
@@ -49,23 +50,30 @@ class Child:
             )  # fmt: skip
         finally:
             os.close(writing)
-        child = cls(process)
-        line = await message
-        if not line:
-            await process.wait()
-            return None
-        child.modules = [Path(path) for path in json.loads(line)["modules"]]
-        return child
+        return cls(process, message)
 
-    async def begin(self) -> None:
-        """Let it serve."""
+    async def load(self) -> bool:
+        """Let it load settings and tools; False if it could not, and has said why and ended."""
+        await self._go_on()
+        line = await self.message
+        if not line:
+            await self.process.wait()
+            return False
+        self.modules = [Path(path) for path in json.loads(line)["modules"]]
+        return True
+
+    async def serve(self) -> None:
+        """Let it serve, once it has loaded."""
+        await self._go_on()
+
+    async def _go_on(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
         with suppress(ConnectionError):
+            self.process.stdin.write(b"\n")
             await self.process.stdin.drain()
 
     async def stop(self, within: float) -> None:
-        """Let it leave in order, and wait until it is gone; after `within` seconds it is killed."""
+        """Let it leave in order, and wait until it is gone; after `within` seconds it is killed. Again it changes nothing."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
@@ -137,34 +145,33 @@ class _Watching:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._told.set)
         known = self._look()
-        child = await Child.started(self._arguments)
-        if child is None:
-            raise CommandEnds(FAILED)
+        child = spare = await Child.started(self._arguments)
         try:
-            await child.begin()
+            if not await child.load():
+                raise CommandEnds(FAILED)
+            await child.serve()
             self._knows(child)
             known = {**self._look(), **known}
             while not self._told.is_set():
+                if spare is child:
+                    spare = await Child.started(self._arguments)
                 now = await self._change(child, known)
                 if now is None:
                     break
                 tell(f"{', '.join(_short(path) for path in differing(known, now))} changed: loading anew")
                 known = now
-                child = await self._next(child)
+                if await spare.load():
+                    # Both know the node by the same name: what the one leaves the other takes up at once.
+                    await child.stop(self._within)
+                    child = spare
+                    await child.serve()
+                    self._knows(child)
+                    known = {**self._look(), **known}
+                else:
+                    tell("they cannot be loaded: the service goes on with those of before")
+                    spare = child
         finally:
-            await child.stop(self._within)
-
-    async def _next(self, child: Child) -> Child:
-        """The service with the changed tools, or the present one where they cannot be loaded."""
-        following = await Child.started(self._arguments)
-        if following is None:
-            tell("they cannot be loaded: the service goes on with those of before")
-            return child
-        # Both know the node by the same name: what the one leaves the other takes up at once.
-        await child.stop(self._within)
-        await following.begin()
-        self._knows(following)
-        return following
+            await asyncio.gather(child.stop(self._within), spare.stop(self._within))
 
     async def _change(self, child: Child, known: Marks) -> Marks | None:
         """The new marks of the files once they have changed; None if it is time to leave. Raises CommandEnds if the service has ended."""
