@@ -29,6 +29,7 @@ from agiwo.cli.options import (
     Json,
     Key,
     KeyId,
+    Matter,
     Offline,
     Port,
     Reason,
@@ -256,7 +257,7 @@ def watch(
 
 @app.command(rich_help_panel=PEOPLE, epilog="Example: agiwo approve 0191d3b0-0000-7000-8000-000000000000 --comment fine")
 def approve(
-    id: Annotated[str, typer.Argument(help="Id of the approval, or of an instance that waits for one.")],
+    id: Matter,
     comment: Comment = None,
     digest: Digest = None,
     output: Annotated[str | None, typer.Option("--output", help="The changed output: JSON, @FILE or @-.")] = None,
@@ -300,7 +301,7 @@ def resume(
 
 @app.command(rich_help_panel=PEOPLE, epilog="Example: agiwo reject 0191d3b0-0000-7000-8000-000000000000 --comment 'too much'")
 def reject(
-    id: Annotated[str, typer.Argument(help="Id of the approval, or of an instance that waits for one.")],
+    id: Matter,
     comment: Comment = None,
     digest: Digest = None,
     server: Server = DEFAULT_SERVER,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,19 @@ import typer
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 
 SERVICE, DEFINITIONS, INSTANCES, PEOPLE, OPERATION = "Service", "Definitions", "Instances", "People", "Operation"
+
+
+def offered(name: str) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
+    """What a shell offers in the place of an id: the words of this name in `agiwo.cli.completion`, of the service that the line names."""
+
+    def words(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = getattr(importlib.import_module("agiwo.cli.completion"), name)(
+            context.params.get("server") or DEFAULT_SERVER, incomplete
+        )
+        return found
+
+    return words
+
 
 Server = Annotated[str, typer.Option("--server", envvar="AGIWO_SERVER", help="Where the service is.", show_default=True)]
 Key = Annotated[str | None, typer.Option("--api-key", envvar="AGIWO_API_KEY", help="The API key.", show_envvar=True)]
@@ -30,8 +44,11 @@ Digest = Annotated[str | None, typer.Option("--digest", help="Decide only if the
 Offline = Annotated[bool, typer.Option("--offline", help="Work on the database at AGIWO_DATABASE_URL, for the very first key.")]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="With --offline: whose keys (default: the configured tenant).")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; it goes into the audit log.")]
-Instance = Annotated[str, typer.Argument(help="Id of the instance.")]
-Workflow = Annotated[str, typer.Argument(help="Id of the workflow.")]
+Instance = Annotated[str, typer.Argument(help="Id of the instance.", autocompletion=offered("instance_ids"))]
+Workflow = Annotated[str, typer.Argument(help="Id of the workflow.", autocompletion=offered("workflow_ids"))]
+Matter = Annotated[
+    str, typer.Argument(help="Id of the approval, or of an instance that waits for one.", autocompletion=offered("approval_ids"))
+]
 KeyId = Annotated[str, typer.Argument(help="Id of the key, as `agiwo keys list` shows it.")]
 ExpiresIn = Annotated[str | None, typer.Option("--expires-in", help="How long it works, like 90d.")]
 

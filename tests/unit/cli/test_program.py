@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -95,3 +99,40 @@ def test_the_script_of_a_shell_asks_the_program(shell: str) -> None:
     script = run("import sys; sys.argv = ['agiwo']; from agiwo.cli import main; main()", _AGIWO_COMPLETE=f"source_{shell}")
     assert "_AGIWO_COMPLETE=complete_" + shell in script and "agiwo" in script
     assert os.linesep in script
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """A service that has two workflows, one instance, and asks for a key."""
+
+    def do_GET(self) -> None:
+        items = {
+            "/v1/workflows?q=we&limit=50": [{"workflow_id": "weekly", "version": "1.0"}, {"workflow_id": "newest", "version": None}],
+            "/v1/instances?limit=50": [{"instance_id": "i-1", "workflow_id": "weekly", "status": "RUNNING"}],
+            "/v1/approvals?status=pending&limit=50": [{"approval_id": "a-1", "title": "Send it?"}],
+        }
+        known = self.headers["authorization"] == "Bearer the-key" and self.path in items
+        self.send_response(200 if known else 401)
+        self.end_headers()
+        self.wfile.write(json.dumps({"items": items.get(self.path, [])}).encode())
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def test_ids_are_completed_by_what_the_service_knows() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        own = {"AGIWO_SERVER": f"http://127.0.0.1:{server.server_port}", "AGIWO_API_KEY": "the-key"}
+        assert completed("agiwo trigger we", **own) == ["weekly"]
+        assert completed("agiwo watch ", **own) == ["i-1"]
+        assert completed("agiwo approve a", **own) == ["a-1"]
+        assert completed("agiwo trigger we", **{**own, "AGIWO_API_KEY": "another"}) == []
+        server.shutdown()
+
+
+def test_where_nobody_answers_nothing_is_offered_and_nothing_is_said() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        assert completed("agiwo trigger w", AGIWO_SERVER=f"http://127.0.0.1:{silent.getsockname()[1]}") == []
+    assert completed("agiwo trigger w", AGIWO_SERVER="http://127.0.0.1:9") == []
+    assert completed("agiwo trigger w", AGIWO_SERVER="no address") == []
