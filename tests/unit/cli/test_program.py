@@ -136,3 +136,12 @@ def test_where_nobody_answers_nothing_is_offered_and_nothing_is_said() -> None:
         assert completed("agiwo trigger w", AGIWO_SERVER=f"http://127.0.0.1:{silent.getsockname()[1]}") == []
     assert completed("agiwo trigger w", AGIWO_SERVER="http://127.0.0.1:9") == []
     assert completed("agiwo trigger w", AGIWO_SERVER="no address") == []
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list", "--help"], ["list", "--no-such-option"], ["no-such-command"]])
+def test_without_a_terminal_there_are_no_colours(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "agiwo", *words], env=clean_environment(), capture_output=True, text=True, cwd=ROOT, check=False, timeout=60
+    )
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.returncode == (0 if "--help" in words else 2)

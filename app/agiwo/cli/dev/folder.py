@@ -13,6 +13,7 @@ from agiwo.cli.dev.changes import Marks, changed, differing, marks
 from agiwo.cli.dev.versions import dev_number, next_name, renamed, standing
 from agiwo.cli.screen import problem_lines
 from agiwo.definition import content_hash
+from agiwo.definition.versions import version_key
 from agiwo.errors import AgiwoError, Conflict, NotFound, ServiceError
 from agiwo.service.callers import AUTHOR, Caller
 from agiwo.service.changes import Change
@@ -107,7 +108,7 @@ class DevFolder:
             stands = await self._published(text, version, content_hash(document), there)
         before = self._stands.get(path)
         self._stands[path] = f"{id} {stands}"
-        marked = await self._marked(id, version, stands, path, always=new or not first)
+        marked = await self._marked(id, version, stands, path, new=new, first=first)
         if new or marked or (not first and before != self._stands[path]):
             what = "is published" if new else "stands already"
             told = f"{path}: {id} {stands} {what}" if stands == version else f"{path}: {id} {version} has changed: {id} {stands} {what}"
@@ -128,10 +129,19 @@ class DevFolder:
                 return name
         raise Conflict(f"the next {_PASSED_BY} names for version {version} were all deleted: give it a new version", code="version_deleted")
 
-    async def _marked(self, id: str, version: str, stands: str, path: Path, *, always: bool) -> bool:
-        """Let triggers take this version if they take another one, and what the file says is newer than that; says whether it did."""
+    async def _marked(self, id: str, version: str, stands: str, path: Path, *, new: bool, first: bool) -> bool:
+        """Let triggers take this version if it was saved after the one that they take; says whether it did."""
         view = await self._services.workflows.view(self._caller, id)
-        if view["version"] == stands or not (always or dev_number(version, view["default"] or "") is not None):
+        if view["version"] == stands or (first and not _saved_since(version, stands, view["default"], new)):
             return False
         await self._services.workflows.mark_default(self._caller, id, stands, Change(f"agiwo dev: {path.name} was saved"[:500]))
         return True
+
+
+def _saved_since(version: str, stands: str, default: str | None, new: bool) -> bool:
+    """Whether a file seen for the first time was saved after the version that is marked; without a mark the highest counts."""
+    if stands != version:
+        return new
+    if default is None:
+        return False
+    return dev_number(version, default) is not None or (new and version_key(version) > version_key(default))
