@@ -31,7 +31,7 @@ from agiwo.store.keys import PostgresKeys
 from agiwo.store.migrate import upgrade
 from agiwo.store.pool import service_engine
 from agiwo.store.records import PostgresRecords
-from agiwo.wiring.assembly import api_keys
+from agiwo.wiring.credentials import api_keys
 
 _PATH = "/v1/admin/keys"
 

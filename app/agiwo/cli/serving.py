@@ -36,11 +36,16 @@ from agiwo.settings.parts import SettingsRefused
 from agiwo.store.embedded import EmbeddedPostgres
 from agiwo.store.migrate import upgrade
 from agiwo.store.pgbinaries import EmbeddedPostgresError
+from agiwo.telemetry.bridge import LogBridge
 from agiwo.telemetry.log import Log
 from agiwo.tools.registry import ToolRegistry
 from agiwo.values import encode
-from agiwo.wiring.assembly import LogBridge, World, build_world, definitions_in, hidden_texts, postgres_storage, publish_files, running
+from agiwo.wiring.assembly import running
+from agiwo.wiring.credentials import hidden_texts
+from agiwo.wiring.folder import definitions_in, publish_files
+from agiwo.wiring.storage import postgres_storage
 from agiwo.wiring.toolbox import ToolsRefused, toolbox
+from agiwo.wiring.world import World, build_world
 
 #: What publishes definitions, and may go on doing so while the service runs.
 Definitions = Callable[[Settings, Services], AbstractAsyncContextManager[None]]

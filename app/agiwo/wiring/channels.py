@@ -9,8 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agiwo.clock import Clock
 from agiwo.errors import StepError
+from agiwo.notify.chat import ChatNotifier
+from agiwo.notify.mail import MailNotifier
+from agiwo.notify.webhook import WebhookNotifier
+from agiwo.outbound.connections import Connections
 from agiwo.ports.notifier import Notifier
+from agiwo.settings import Settings
+from agiwo.settings.parts import ChannelSetting, SettingsRefused
+from agiwo.wiring.world import url_of
 
 
 class Members:
@@ -91,3 +99,31 @@ class Channels:
         if channel.tenants is not None and tenant not in channel.tenants:
             raise StepError(f"the channel {name!r} is not for the tenant {tenant!r}", type="PermissionDenied", not_done=True)
         return channel
+
+
+def open_channels(settings: Settings, connections: Connections, clock: Clock) -> tuple[Channels, list[WebhookNotifier]]:
+    """The channels by name, and those that hold connections. Without any in the settings `mail` is one if there is such a connection.
+
+    Raises SettingsRefused for one that cannot be used.
+    """
+    given = dict(settings.channels)
+    if "mail" not in given and "mail" in settings.connections and settings.connections["mail"].kind == "smtp":
+        given["mail"] = ChannelSetting()
+    made: dict[str, Channel] = {}
+    webhooks: list[WebhookNotifier] = []
+    for name, one in given.items():
+        notifier: Notifier
+        try:
+            if one.kind == "mail":
+                connections.get(one.connection, "smtp")
+                notifier = MailNotifier(connections, clock, one.connection)
+            else:
+                url = url_of(name, one.url.get_secret_value() if one.url is not None else "")
+                notifier = ChatNotifier(url) if one.kind == "apprise" else WebhookNotifier(url, connections.guard)
+        except (ValueError, StepError) as exc:
+            raise SettingsRefused(f"the settings cannot be used: the channel {name!r}: {exc}") from None
+        if isinstance(notifier, WebhookNotifier):
+            webhooks.append(notifier)
+        tenants = None if one.tenants is None else frozenset(one.tenants)
+        made[name] = Channel(notifier, one.kind == "mail", one.to, one.principal, tenants)
+    return Channels(made), webhooks

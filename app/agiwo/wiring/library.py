@@ -25,8 +25,11 @@ from agiwo.settings import Settings, load_settings
 from agiwo.store.migrate import upgrade
 from agiwo.telemetry.log import Log
 from agiwo.tools.tool import Tool, tool
-from agiwo.wiring.assembly import Parts, build_world, hidden_texts, postgres_storage, running
+from agiwo.wiring.assembly import Parts, running
+from agiwo.wiring.credentials import hidden_texts
+from agiwo.wiring.storage import postgres_storage
 from agiwo.wiring.toolbox import toolbox
+from agiwo.wiring.world import build_world
 
 
 class Agiwo:

@@ -21,8 +21,9 @@ from agiwo.testing.smtp import LoopbackMail
 from agiwo.tools.builtin import notify, standard_registry
 from agiwo.tools.calling import call_tool
 from agiwo.tools.context import ToolContext
-from agiwo.wiring.assembly import _channels, build_world, hidden_texts
-from agiwo.wiring.channels import Channels, Members
+from agiwo.wiring.channels import Channels, Members, open_channels
+from agiwo.wiring.credentials import hidden_texts
+from agiwo.wiring.world import build_world
 from kit.web import Web, answer
 
 
@@ -35,7 +36,7 @@ async def web() -> AsyncIterator[Web]:
 def channels(tmp_path: Path, text: str, opened: list[WebhookNotifier] | None = None) -> Channels:
     (tmp_path / "agiwo.yaml").write_text(text)
     settings = load_settings(tmp_path / "agiwo.yaml")
-    made, webhooks = _channels(settings, build_world(settings, standard_registry(), SystemClock()), SystemClock())
+    made, webhooks = open_channels(settings, build_world(settings, standard_registry(), SystemClock()).connections, SystemClock())
     assert "hush" not in repr(settings) and all("hush" in hidden for hidden in hidden_texts(settings) if "hook" in hidden)
     (opened if opened is not None else []).extend(webhooks)
     return made

@@ -16,7 +16,7 @@ from agiwo.settings import load_settings
 from agiwo.tools.builtin import BUILT_IN
 from agiwo.tools.declared import declared_tools
 from agiwo.tools.tool import Tool, tool
-from agiwo.wiring.assembly import _specs
+from agiwo.wiring.world import connection_specs
 
 PAGE = Path(__file__).parents[3] / "docs" / "tools.md"
 _MARKS = re.compile(r"(<!-- built in -->\n).*?(<!-- /built in -->)", re.DOTALL)
@@ -73,7 +73,7 @@ def test_documented_tool_is_one() -> None:
 def test_documented_connections_are_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
     (tmp_path / "agiwo.yaml").write_text(example)
-    specs = {spec.name: spec for spec in _specs(load_settings(tmp_path / "agiwo.yaml"))}
+    specs = {spec.name: spec for spec in connection_specs(load_settings(tmp_path / "agiwo.yaml"))}
     service = HttpService.of(specs["crm"])
     assert service.sent({"CRM_KEY": "k", "CRM_TOKEN": "t"}) == {"accept": "application/json", "x-api-key": "k", "authorization": "Bearer t"}
     assert specs["reports"].kind == "folder"

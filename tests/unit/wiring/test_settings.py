@@ -18,8 +18,9 @@ from agiwo.settings.parts import CONNECTION_OPTIONS, SettingsRefused
 from agiwo.store.memory import MemoryDatabase
 from agiwo.store.memory_webhooks import MemoryDeliveries, MemoryWebhooks
 from agiwo.tools.builtin import standard_registry
-from agiwo.wiring.assembly import build_world, hidden_texts
+from agiwo.wiring.credentials import hidden_texts
 from agiwo.wiring.webhooks import webhook_parts
+from agiwo.wiring.world import build_world
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from agiwo.errors import AgiwoError, Conflict, NotFound, ServiceError
 from agiwo.service.callers import AUTHOR, Caller
 from agiwo.service.changes import Change
 from agiwo.service.services import Services
-from agiwo.wiring.assembly import definitions_in
+from agiwo.wiring.folder import definitions_in
 
 #: Names of deleted versions that are passed by until a free one is found.
 _PASSED_BY = 100
