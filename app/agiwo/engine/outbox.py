@@ -1,13 +1,12 @@
 """Delivers what stands in the outbox, at least once; the storage gives out only the oldest open one of an instance and target.
 
 A failed delivery is put off, longer each time, and given up after about a day; no workflow waits for it, and no delivery for one to
-another target.
+another target, however many targets never answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
@@ -16,11 +15,13 @@ from uuid import UUID
 from agiwo.clock import Clock
 from agiwo.engine.events import Event, Happening, Observe
 from agiwo.engine.loops import Loop
+from agiwo.engine.slow_targets import SlowTargets
 from agiwo.errors import StepError
 from agiwo.ports.notifier import Notifier, Undeliverable
 from agiwo.ports.store import InstanceStore, OutboxItem, StoreUnavailable
 
-AT_ONCE, EACH = 32, 8  # deliveries under way: in all, and to one target
+AT_ONCE, EACH = 32, 8  # deliveries under way: to targets that answer soon, and to one target
+MOST = 4 * AT_ONCE  # and in all, with those that keep us waiting
 FIRST_DELAY, LONGEST_DELAY = 1.0, 3600.0  # seconds
 LONGEST_ASKED = 86_400.0  # seconds that the other side may ask us to wait
 TRIES = 35  # 12 doublings make an hour, 23 more hours make a day
@@ -73,7 +74,8 @@ class Outbox:
         self._keeping = keeping
         self._forgot_at = clock.monotonic()
         self._in_doubt = False  # the storage may hold something as taken by us of which nothing is under way here
-        self._under_way: dict[UUID, tuple[OutboxItem, asyncio.Task[None]]] = {}
+        self._slow = SlowTargets(clock)
+        self._under_way: dict[UUID, tuple[OutboxItem, float, asyncio.Task[None]]] = {}  # with the monotonic time at which it began
         self._unsettled: dict[UUID, Settled] = {}  # what became of a delivery, until the storage knows it
         self._loop = Loop("deliveries", self.round, clock, observe)
 
@@ -87,7 +89,7 @@ class Outbox:
 
     async def stop(self, patience: float) -> None:
         """Let what is under way end, for up to `patience` seconds; then it is stopped, and another node's matter."""
-        tasks = [task for _, task in self._under_way.values()]
+        tasks = [task for _, _, task in self._under_way.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=patience)
             for task in tasks:
@@ -102,21 +104,21 @@ class Outbox:
             await self._store.release_outbox([*self._under_way, *self._unsettled])
             self._in_doubt = False
         await self._forget()
-        room = AT_ONCE - len(self._under_way)
+        quick, busy = self._slow.shares([(item.target, begun) for item, begun, _ in self._under_way.values()], EACH)
+        room = min(AT_ONCE - quick, MOST - len(self._under_way))
         if room <= 0:
             return IDLE  # whatever ends asks for the next round
-        busy = Counter(item.target for item, _ in self._under_way.values())
         self._in_doubt = True
         items = await self._store.take_outbox(room, EACH, busy)
         self._in_doubt = False
         for item in items:
-            self._under_way[item.id] = item, asyncio.create_task(self._deliver(item))
+            self._under_way[item.id] = item, self._clock.monotonic(), asyncio.create_task(self._deliver(item))
         return BUSY if items else IDLE
 
     async def idle(self) -> None:
         """Returns when nothing is under way."""
         while self._under_way:
-            await asyncio.wait([task for _, task in self._under_way.values()])
+            await asyncio.wait([task for _, _, task in self._under_way.values()])
 
     async def _forget(self) -> None:
         if self._clock.monotonic() - self._forgot_at >= FORGET_EVERY:
@@ -127,6 +129,7 @@ class Outbox:
     async def _deliver(self, item: OutboxItem) -> None:
         try:
             status, failure = await self._try(item)
+            self._slow.ended(item.target, self._under_way[item.id][1], failure is None)
             self._unsettled[item.id] = self._judged(item, status, failure)
             try:
                 await self._settle(item.id)

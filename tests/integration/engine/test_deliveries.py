@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from agiwo.clock import SystemClock
-from agiwo.engine.outbox import EACH, Outbox
+from agiwo.engine.outbox import AT_ONCE, EACH, Outbox
 from agiwo.ids import uuid7
 from agiwo.ports.store import NewInstance, OutboxRow, Write, WriteKind
 from agiwo.store.postgres import PostgresStore
@@ -64,6 +64,25 @@ async def test_a_dead_mail_server_holds_up_no_webhook(database: str) -> None:
         await alive.done.wait()
     assert sorted(alive.seen) == list(range(200))
     assert dead.begun == EACH
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await box.stop(0.0)
+    await store.close()
+
+
+async def test_many_targets_that_never_answer_hold_up_no_other(database: str) -> None:
+    """A tenant may have more receivers that hang than there are places: they lose the places, and nobody else does."""
+    store = PostgresStore(database)
+    await store.join("n1")
+    hanging = AT_ONCE // EACH + 2
+    await filled(store, 40, *(("notice", f"hung{n}") for n in range(hanging)), ("webhook", "w1"))
+    dead, alive = Dead(), Alive(40)
+    box = Outbox(store, {"notice": dead, "webhook": alive}, SystemClock(), Random(1), None)
+    running = asyncio.create_task(box.run())
+    async with asyncio.timeout(60):
+        await alive.done.wait()
+    assert sorted(alive.seen) == list(range(40))
+    assert dead.begun <= hanging * EACH
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await box.stop(0.0)
