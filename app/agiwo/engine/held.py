@@ -26,7 +26,7 @@ from agiwo.engine.writes import rows_of, waiting_for
 from agiwo.errors import Unavailable
 from agiwo.machine import decide, snapshot
 from agiwo.machine.commands import CloseApproval, CloseWait, Command, Record, StartAttempt, StartProbe, StopAttempt
-from agiwo.machine.reports import AttemptEnded, Failed, Outcome, ProbeEnded, Report, Stopped, Succeeded, TimerDue
+from agiwo.machine.reports import AttemptEnded, Begin, Failed, Outcome, ProbeEnded, Report, Stopped, Succeeded, TimerDue
 from agiwo.machine.state import Instance
 from agiwo.ports.executor import Circumstances, ProbeAnswer
 from agiwo.ports.store import Answer, NewInstance, OutboxRow, Verdict, Write, WriteKind
@@ -44,6 +44,11 @@ class Entry(NamedTuple):
     report: Report | None
     item: UUID | None = None
     attempt: Attempt | None = None
+
+
+def in_turn(entries: Iterable[Entry]) -> list[Entry]:
+    """The beginning first, since nothing counts before it; then what people said, which its own expiry must not overtake; then the rest."""
+    return sorted(entries, key=lambda entry: 0 if isinstance(entry.report, Begin) else 1 if entry.item is not None else 2)
 
 
 class Node(Protocol):
@@ -147,8 +152,7 @@ class Held:
         """The inbox stood at `seq` and held these; what was taken up before is not taken up again."""
         fresh = [entry for entry in items if entry.item not in self.taken]
         self.taken.update(entry.item for entry in fresh if entry.item is not None)
-        # What people said goes first: a decision must not be overtaken by its own expiry.
-        self.mailbox[:0] = fresh
+        self.mailbox = in_turn([*fresh, *self.mailbox])
         self.inbox_seen = max(seq, self.inbox_seen)
         self.reading = False
         self.pump()
@@ -356,8 +360,8 @@ class Held:
 
     def _undo(self, entries: list[Entry]) -> None:
         self.instance = self.committed
-        # Here too, what people said goes first: it may have been read while the write was on its way.
-        self.mailbox = sorted([*entries, *self.mailbox], key=lambda entry: entry.item is None)
+        # It may be that something was read from the inbox while the write was on its way.
+        self.mailbox = in_turn([*entries, *self.mailbox])
 
     def _refused(self, pending: Pending, verdict: Verdict) -> None:
         if self.node.observe is not None:

@@ -11,7 +11,7 @@ from agiwo.definition.contract import Effect
 from agiwo.engine.events import Happening
 from agiwo.machine.reports import Begin
 from agiwo.ports.executor import ProbeAnswer
-from kit.engine import Calls, Library, World, pause, row, tool, until
+from kit.engine import Calls, Library, World, pause, row, signal, tool, until
 
 Make = Callable[..., World]
 
@@ -260,3 +260,20 @@ async def test_an_instance_begun_by_nobody_keeps_its_place_through_deaths_of_nod
     await w.node("b")
     await w.moments.until(Happening.ENDED)
     assert w.shelf.ended[id] == "SUCCESS"
+
+
+async def test_what_is_said_to_an_instance_that_no_node_has_begun_yet_counts_once_it_begins(world: Make) -> None:
+    """A trigger is acknowledged before a node begins what it asked for: a signal or a cancellation may be there first."""
+    w = world(row(signal("paid"), tool("a")))
+    engine = await w.node("a", capacity=0)
+    paid, stopped = w.new_id(), w.new_id()
+    for id in (paid, stopped):
+        await engine.entrust(id, w.workflow, "default", Begin(w.clock.now(), {}), w.new())
+    w.shelf.send(paid, "signal", {"id": "1", "event": "paid", "payload": {"amount": 5}, "by": "key:shop", "channel": "api"})
+    w.shelf.send(stopped, "cancel", {"by": "key:shop", "reason": None})
+    await w.node("b")
+    await w.moments.until(Happening.ENDED)
+    await until(lambda: len(w.shelf.ended) == 2)
+    assert (w.shelf.ended[paid], w.shelf.ended[stopped]) == ("SUCCESS", "CANCELLED")
+    assert [record.type for record in w.shelf.records(paid)][:2] == ["instance.started", "step.waiting"]
+    assert w.calls.paths == ["a"]
