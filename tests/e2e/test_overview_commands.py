@@ -110,6 +110,34 @@ def test_a_cancelled_instance_ends(service: Service) -> None:
     assert service.call("show", instance, "--json").json["status"] == "CANCELLED"
 
 
+def test_a_paused_workflow_starts_nothing_until_it_is_resumed(service: Service, instances: dict[str, str]) -> None:
+    paused = service.call("pause", "hello", "--reason", "closed today")
+    assert (paused.status, paused.out.strip()) == (0, "hello starts nothing new; let it go on with: agiwo resume hello")
+    refused = service.call("trigger", "hello", "--input", '{"name": "x"}')
+    assert refused.status == 1 and "closed today" in refused.err
+    assert "paused by key:local: closed today" in service.call("workflows", "--containing", "hello").out
+    assert service.call("resume", "hello", "--json").json["paused"] is None
+    assert service.call("trigger", "hello", "--input", '{"name": "x"}').status == 0
+    assert "did you mean `hello`?" in service.call("pause", "helo").err
+
+
+def test_the_version_that_triggers_take_is_marked_and_the_mark_taken_away(service: Service, tmp_path: Path) -> None:
+    for version in ("1.0", "1.1"):
+        (tmp_path / "v.yaml").write_text(ASKS.replace("asks", "marked").replace("1.0", version))
+        assert service.call("publish", str(tmp_path / "v.yaml")).status == 0
+    assert service.call("default", "marked", "1.0").out.strip() == "marked: triggers that name no version take 1.0"
+    assert service.call("default", "marked", "--none", "--json").json["version"] == "1.1"
+    assert service.call("default", "marked").status == 2
+    assert service.call("default", "marked", "1.0", "--none").status == 2
+
+
+def test_what_needs_no_reconciling_is_refused(service: Service, instances: dict[str, str]) -> None:
+    refused = service.call("reconcile", instances["fails"], "good", "--done", "--json")
+    assert refused.status == 1 and refused.json["status"] == 409
+    assert service.call("reconcile", instances["fails"], "good", "--not-done", "--result", "1").status == 2
+    assert service.call("reconcile", instances["fails"], "good").status == 2
+
+
 def test_doctor_finds_a_well_service_well(service: Service) -> None:
     done = service.call("doctor")
     assert done.status == 0, done.out

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from agiwo.cli import overviews
+from agiwo.cli import operating
 from agiwo.cli.options import (
     DEFAULT_SERVER,
     DEFINITIONS,
@@ -53,7 +53,7 @@ db = typer.Typer(help="The database of the service.", no_args_is_help=True)
 app.add_typer(db, name="db", rich_help_panel=OPERATION)
 keys = typer.Typer(help="API keys: who may call the service.", no_args_is_help=True)
 app.add_typer(keys, name="keys", rich_help_panel=OPERATION)
-app.add_typer(overviews.app)
+app.add_typer(operating.app)
 
 
 def main() -> None:
@@ -163,9 +163,9 @@ def validate(
 
 
 @app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo schema > agiwo.schema.json")
-def schema() -> None:
+def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of a definition, for editors; needs no service."""
-    call("definitions", "schema")
+    call("definitions", "schema", as_json)
 
 
 @app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo diff greet 1.0 1.1")
@@ -285,18 +285,6 @@ def signal(
 ) -> None:
     """Send a signal to an instance; it is kept until a step wants it."""
     call("online", "signal", server, key, instance, event, payload, id, reason, as_json)
-
-
-@app.command(rich_help_panel=INSTANCES, epilog="Example: agiwo resume 0191d3b0-0000-7000-8000-000000000000")
-def resume(
-    instance: Instance,
-    reason: Reason = None,
-    server: Server = DEFAULT_SERVER,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
-    """Let an instance go on from a step at which it was told to stop."""
-    call("online", "resume", server, key, instance, reason, as_json)
 
 
 @app.command(rich_help_panel=PEOPLE, epilog="Example: agiwo reject 0191d3b0-0000-7000-8000-000000000000 --comment 'too much'")

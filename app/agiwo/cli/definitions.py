@@ -19,8 +19,11 @@ from agiwo.definition.difference import difference_text
 from agiwo.definition.json_schema import json_schema
 
 
-def schema() -> None:
+def schema(as_json: bool) -> None:
     """Print the JSON Schema of a definition; it needs no service."""
+    if as_json:
+        give(json_schema())
+        return
     say(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 

@@ -215,17 +215,6 @@ async def cancel(server: str, key: str | None, instance: str, reason: str | None
         say(f"instance {answer['instance_id']} was told to end; it is {answer['status']}")
 
 
-async def resume(server: str, key: str | None, instance: str, reason: str | None, as_json: bool) -> None:
-    """Let one interrupted instance go on."""
-    body = {} if reason is None else {"reason": reason}
-    async with Client(server, key) as client:
-        answer = await client.post(f"/v1/instances/{id_text(instance, 'instance')}/resume", body)
-    if as_json:
-        give(answer)
-    else:
-        say(f"instance {answer['instance_id']} goes on")
-
-
 async def _approval(client: Client, id: str) -> str:
     """The approval that is meant: by its own id, or the only pending one of an instance, else the one that was decided last."""
     found = await client.get("/v1/approvals", instance_id=id)

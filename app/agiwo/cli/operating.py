@@ -1,4 +1,4 @@
-"""The commands that look at many things at once, and at one thing whole: their options, and nothing of what they do."""
+"""The commands that look at what is there and steer it: their options, and nothing of what they do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from agiwo.cli.options import DEFAULT_SERVER, DEFINITIONS, INSTANCES, OPERATION, PEOPLE, Instance, Json, Key, Reason, Server, call
+from agiwo.cli.options import (
+    DEFAULT_SERVER,
+    DEFINITIONS,
+    INSTANCES,
+    OPERATION,
+    PEOPLE,
+    Instance,
+    Json,
+    Key,
+    Reason,
+    Server,
+    Workflow,
+    call,
+    offered,
+)
 
 app = typer.Typer()
 
@@ -86,6 +100,55 @@ def cancel(
 ) -> None:
     """Ask an instance to end; its handlers for that still run."""
     call("online", "cancel", server, key, instance, reason, as_json)
+
+
+@app.command(rich_help_panel=INSTANCES, epilog="Example: agiwo resume 0191d3b0-0000-7000-8000-000000000000")
+def resume(
+    id: Annotated[str, typer.Argument(help="Id of the instance, or of a workflow that is paused.", autocompletion=offered("instance_ids"))],
+    reason: Reason = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Let an instance go on from a step at which it was told to stop, or a paused workflow start again."""
+    call("steering", "resume", server, key, id, reason, as_json)
+
+
+@app.command(
+    rich_help_panel=INSTANCES, epilog="Example: agiwo reconcile 0191d3b0-0000-7000-8000-000000000000 send --done --result '{\"id\": 7}'"
+)
+def reconcile(
+    instance: Instance,
+    step: Annotated[str, typer.Argument(help="Path of the step whose status is UNKNOWN.")],
+    done: Annotated[bool, typer.Option("--done/--not-done", help="Whether the call has had its effect; if not it is made again.")],
+    result: Annotated[str | None, typer.Option("--result", help="What the call gave: JSON, @FILE or @-.")] = None,
+    reason: Reason = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Say what became of a call of which nobody knows whether it was done."""
+    call("steering", "reconcile", server, key, instance, step, done, result, reason, as_json)
+
+
+@app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo pause greet --reason 'the bank is closed'")
+def pause(workflow: Workflow, reason: Reason = None, server: Server = DEFAULT_SERVER, key: Key = None, as_json: Json = False) -> None:
+    """Start nothing new of a workflow; what runs goes on. `agiwo resume` takes it back."""
+    call("steering", "pause", server, key, workflow, reason, as_json)
+
+
+@app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo default greet 1.1")
+def default(
+    workflow: Workflow,
+    version: Annotated[str | None, typer.Argument(help="The version that triggers take which name none.")] = None,
+    none: Annotated[bool, typer.Option("--none", help="Take the mark away: the highest version is taken.")] = False,
+    reason: Reason = None,
+    server: Server = DEFAULT_SERVER,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Choose the version that triggers take which name none."""
+    call("steering", "default", server, key, workflow, version, none, reason, as_json)
 
 
 @app.command(rich_help_panel=OPERATION, epilog="Example: agiwo nodes")
