@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, body, refusals
-from agiwo.api.instances import Cursor, Limit
+from agiwo.api.paging import Cursor, Limit, before, by_id, page
 from agiwo.api.routing import ChangeBody, DryRun, caller_of, change_of, fit, read_json, router, tried
 from agiwo.service.approvals import Verdict
 from agiwo.service.redaction import approval_for
@@ -61,15 +61,11 @@ def approval_routes(services: Services) -> APIRouter:
     ) -> Response:
         caller = caller_of(request)
         tenant = caller.tenant
-        place = services.cursors.place(tenant, "approvals", cursor)
-        before = None if place is None else UUID(place)
+        below = before(services.cursors, tenant, "approvals", cursor)
         found = await services.approvals.listed(
-            tenant, state=status, assignee=assignee, instance=instance_id, before=before, limit=limit + 1
+            tenant, state=status, assignee=assignee, instance=instance_id, before=below, limit=limit + 1
         )
-        next_cursor = services.cursors.at(tenant, "approvals", str(found[limit - 1].id)) if len(found) > limit else None
-        return JSONAnswer(
-            {"items": [approval_for(caller, approval_view(approval)) for approval in found[:limit]], "next_cursor": next_cursor}
-        )
+        return page(services.cursors, tenant, "approvals", found, limit, by_id, lambda one: approval_for(caller, approval_view(one)))
 
     @routes.get(
         at, responses={200: answer("Approval", "What is asked, or who decided what."), **refusals(404)}, summary="Look at an approval"

@@ -1,4 +1,7 @@
-"""Routes for what holds work back on this node: limits in use, and circuits, which an operator may close or hold open."""
+"""Routes for what holds work back on this node: limits in use, and circuits, which an operator may close or hold open.
+
+Reads requests and words answers; what is done is done by the services.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, body, refusals
-from agiwo.api.instances import Cursor, Limit
+from agiwo.api.paging import Cursor, Limit, page
 from agiwo.api.routing import ChangeBody, DryRun, caller_of, change_of, fit, read_json, router, tried
 from agiwo.service.circuits import circuit_view
 from agiwo.service.services import Services
@@ -48,9 +51,9 @@ def control_routes(services: Services) -> APIRouter:
         caller = caller_of(request)
         place = services.cursors.place(caller.tenant, "breakers", cursor)
         found = services.circuits.listed(caller, None if place is None else (place[0], place[1]), limit + 1)
-        last = found[limit - 1].circuit if len(found) > limit else None
-        next_cursor = None if last is None else services.cursors.at(caller.tenant, "breakers", [last.name, last.key])
-        return JSONAnswer({"items": [circuit_view(state) for state in found[:limit]], "next_cursor": next_cursor})
+        return page(
+            services.cursors, caller.tenant, "breakers", found, limit, lambda one: [one.circuit.name, one.circuit.key], circuit_view
+        )
 
     @routes.post(
         f"{at}/{{name}}/reset",

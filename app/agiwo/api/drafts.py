@@ -12,10 +12,11 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
-from agiwo.api.instances import Cursor, Limit, Name
+from agiwo.api.instances import Name
+from agiwo.api.paging import Cursor, Limit, page
 from agiwo.api.routing import DryRun, Reason, caller_of, router, tried
 from agiwo.service.changes import Change
-from agiwo.service.drafts import draft_view
+from agiwo.service.drafts import draft_view, whole_draft_view
 from agiwo.service.services import Services
 from agiwo.service.view import API
 
@@ -44,8 +45,7 @@ def draft_routes(services: Services) -> APIRouter:
         caller = caller_of(request)
         of = f"drafts/{workflow_id}"
         found = await services.drafts.listed(caller, workflow_id, services.cursors.place(caller.tenant, of, cursor), limit + 1)
-        next_cursor = services.cursors.at(caller.tenant, of, found[limit - 1].version) if len(found) > limit else None
-        return JSONAnswer({"items": [draft_view(draft) for draft in found[:limit]], "next_cursor": next_cursor})
+        return page(services.cursors, caller.tenant, of, found, limit, lambda draft: draft.version, draft_view)
 
     read = answer("DraftDetail", "With its text and what was wrong with it; with `format=yaml` the bytes as they were sent.")
     read["content"]["application/yaml"] = {"schema": {}}
@@ -58,9 +58,7 @@ def draft_routes(services: Services) -> APIRouter:
         format: Annotated[Literal["json", "yaml"], Query(description="`yaml` gives the bytes back as they were sent")] = "json",
     ) -> Response:
         draft = await services.drafts.get(caller_of(request), workflow_id, version)
-        return (
-            Response(draft.source.encode(), media_type="application/yaml") if format == "yaml" else JSONAnswer(draft_view(draft, full=True))
-        )
+        return Response(draft.source.encode(), media_type="application/yaml") if format == "yaml" else JSONAnswer(whole_draft_view(draft))
 
     @routes.delete(
         f"{at}/{{version}}", summary="Throw a draft away", responses={200: answer("Deleted", "It is gone.", dry=True), **refusals(404)}

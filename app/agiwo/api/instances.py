@@ -18,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import DRY, KEY_FORM, answer, body, parameter, ref, refusals
 from agiwo.api.filters import Wanted
+from agiwo.api.paging import Cursor, Limit, before, next_before
 from agiwo.api.routing import (
     REPLAYED,
     ChangeBody,
@@ -52,8 +53,6 @@ Name = Annotated[str, Path(min_length=1, max_length=128, description="id of a wo
 InstanceId = Annotated[UUID, Path(description="id of an instance")]
 StepPath = Annotated[str, Path(min_length=1, max_length=300, description="path of a step run: `fetch`, or `fetch~2` for its second run")]
 StepName = Annotated[str, Field(min_length=1, max_length=300, description="an id (every run of the step), or a path (that run alone)")]
-Limit = Annotated[int, Query(ge=1, le=200, description="how many at most")]
-Cursor = Annotated[str | None, Query(min_length=1, max_length=4096, description="`next_cursor` of the page before")]
 
 
 GraphFormat = Annotated[Literal["json", "mermaid", "svg"], Query()]
@@ -179,9 +178,9 @@ def _lists(routes: APIRouter, services: Services) -> None:
     @routes.get(f"{API}/instances", responses={200: answer("InstancePage", "Newest first."), **refusals()}, summary="List instances")
     async def list_instances(request: Request, wanted: Wanted, limit: Limit = 50, cursor: Cursor = None) -> Response:
         caller = caller_of(request)
-        place = services.cursors.place(caller.tenant, "instances", cursor)
-        page = await services.instances.listed(caller, wanted, None if place is None else UUID(place), limit)
-        next_cursor = None if page.next is None else services.cursors.at(caller.tenant, "instances", str(page.next))
+        below = before(services.cursors, caller.tenant, "instances", cursor)
+        page = await services.instances.listed(caller, wanted, below, limit)
+        next_cursor = next_before(services.cursors, caller.tenant, "instances", page.next)
         return JSONAnswer({"items": [row_view(row) for row in page.rows], "next_cursor": next_cursor})
 
 

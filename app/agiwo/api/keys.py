@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import DRY, answer, body, refusals
-from agiwo.api.instances import Cursor, Limit
+from agiwo.api.paging import Cursor, Limit, before, by_id, page
 from agiwo.api.routing import ChangeBody, DryRun, caller_of, change_of, fit, read_json, router, tried
 from agiwo.definition import durations
 from agiwo.errors import InvalidInput, Problem
@@ -66,11 +66,9 @@ def key_routes(services: Services) -> APIRouter:
     @routes.get(at, responses={200: answer("KeyPage", "Newest first."), **refusals()}, summary="List API keys")
     async def list_keys(request: Request, limit: Limit = 50, cursor: Cursor = None) -> Response:
         caller = caller_of(request)
-        place = services.cursors.place(caller.tenant, "keys", cursor)
-        found = await services.keys.listed(caller, None if place is None else UUID(place), limit + 1)
-        next_cursor = services.cursors.at(caller.tenant, "keys", str(found[limit - 1].id)) if len(found) > limit else None
+        found = await services.keys.listed(caller, before(services.cursors, caller.tenant, "keys", cursor), limit + 1)
         now = services.clock.now()
-        return JSONAnswer({"items": [key_view(key, now) for key in found[:limit]], "next_cursor": next_cursor})
+        return page(services.cursors, caller.tenant, "keys", found, limit, by_id, lambda key: key_view(key, now))
 
     @routes.get(f"{at}/{{key_id}}", responses={200: answer("Key", "All but its text."), **refusals(404)}, summary="Look at an API key")
     async def get_key(request: Request, key_id: KeyId) -> Response:

@@ -6,16 +6,16 @@ Health says whether the process answers, readiness whether it can work.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
-from uuid import UUID
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import PlainTextResponse, Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
-from agiwo.api.instances import Cursor, Limit
+from agiwo.api.paging import Cursor, Limit, before, by_id, page
 from agiwo.api.routing import caller_of, router
+from agiwo.ports.queries import RejectedRow
 from agiwo.service.redaction import problems_for
 from agiwo.service.services import Services
 from agiwo.service.view import API, rejected_view
@@ -38,15 +38,13 @@ def operator_routes(services: Services, metrics: Metrics | None) -> APIRouter:
     ) -> Response:
         caller = caller_of(request)
         tenant = caller.tenant
-        place = services.cursors.place(tenant, "triggers", cursor)
-        rows = await services.queries.rejected(tenant, workflow, None if place is None else UUID(place), limit + 1)
-        next_cursor = services.cursors.at(tenant, "triggers", str(rows[limit - 1].id)) if len(rows) > limit else None
-        return JSONAnswer(
-            {
-                "items": [rejected_view(row) | {"errors": problems_for(caller, row.problems)} for row in rows[:limit]],
-                "next_cursor": next_cursor,
-            }
-        )
+        below = before(services.cursors, tenant, "triggers", cursor)
+        rows = await services.queries.rejected(tenant, workflow, below, limit + 1)
+
+        def view(row: RejectedRow) -> dict[str, Any]:
+            return rejected_view(row) | {"errors": problems_for(caller, row.problems)}
+
+        return page(services.cursors, tenant, "triggers", rows, limit, by_id, view)
 
     @routes.get("/healthz", responses={200: answer("Health", "The process answers.")}, summary="Alive")
     async def healthz() -> Response:

@@ -6,7 +6,6 @@ They only read.
 from __future__ import annotations
 
 from typing import Annotated
-from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -14,7 +13,7 @@ from starlette.responses import Response
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
 from agiwo.api.filters import Wanted
-from agiwo.api.instances import Cursor, Limit
+from agiwo.api.paging import Cursor, Limit, before, next_before
 from agiwo.api.routing import caller_of, router
 from agiwo.ports.oversight import AuditFilter
 from agiwo.service.services import Services
@@ -32,10 +31,9 @@ def oversight_routes(services: Services) -> APIRouter:
     )
     async def traces(request: Request, wanted: Wanted, limit: Limit = 50, cursor: Cursor = None) -> Response:
         caller = caller_of(request)
-        place = services.cursors.place(caller.tenant, "traces", cursor)
-        page = await services.instances.listed(caller, wanted, None if place is None else UUID(place), limit)
+        page = await services.instances.listed(caller, wanted, before(services.cursors, caller.tenant, "traces", cursor), limit)
         now = services.clock.now()
-        next_cursor = None if page.next is None else services.cursors.at(caller.tenant, "traces", str(page.next))
+        next_cursor = next_before(services.cursors, caller.tenant, "traces", page.next)
         return JSONAnswer({"items": [trace_row(row, now) for row in page.rows], "next_cursor": next_cursor})
 
     @routes.get(
@@ -74,10 +72,10 @@ def oversight_routes(services: Services) -> APIRouter:
         cursor: Cursor = None,
     ) -> Response:
         caller = caller_of(request)
-        place = services.cursors.place(caller.tenant, "audit", cursor)
+        below = before(services.cursors, caller.tenant, "audit", cursor)
         wanted = AuditFilter(actor, action, object)
-        items, next = await services.overseeing.audit(caller, wanted, None if place is None else UUID(place), limit)
-        next_cursor = None if next is None else services.cursors.at(caller.tenant, "audit", str(next))
+        items, next = await services.overseeing.audit(caller, wanted, below, limit)
+        next_cursor = next_before(services.cursors, caller.tenant, "audit", next)
         return JSONAnswer({"items": items, "next_cursor": next_cursor})
 
     @routes.get(

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
-from agiwo.api.instances import Cursor, InstanceId, Limit
+from agiwo.api.instances import InstanceId
+from agiwo.api.paging import Cursor, Limit
 from agiwo.api.routing import caller_of, router
 from agiwo.ports.usage import UsageGroup, UsagePlace
 from agiwo.service.services import Services

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import DRY, answer, body, refusals
-from agiwo.api.instances import Cursor, Limit
+from agiwo.api.paging import Cursor, Limit, before, by_id, page
 from agiwo.api.routing import ChangeBody, DryRun, Reason, caller_of, change_of, fit, read_json, router, tried
 from agiwo.definition import durations
 from agiwo.errors import InvalidInput, Problem
@@ -89,11 +89,9 @@ def _making(routes: APIRouter, services: Services) -> None:
     @routes.get(at, responses={200: answer("WebhookPage", "Newest first."), **refusals()}, summary="List webhooks")
     async def list_webhooks(request: Request, limit: Limit = 50, cursor: Cursor = None) -> Response:
         caller = caller_of(request)
-        place = services.cursors.place(caller.tenant, "webhooks", cursor)
-        found = await services.webhooks.listed(caller, None if place is None else UUID(place), limit + 1)
-        next_cursor = services.cursors.at(caller.tenant, "webhooks", str(found[limit - 1].id)) if len(found) > limit else None
+        found = await services.webhooks.listed(caller, before(services.cursors, caller.tenant, "webhooks", cursor), limit + 1)
         now = services.clock.now()
-        return JSONAnswer({"items": [webhook_view(one, now) for one in found[:limit]], "next_cursor": next_cursor})
+        return page(services.cursors, caller.tenant, "webhooks", found, limit, by_id, lambda one: webhook_view(one, now))
 
     @routes.post(
         f"{API}/admin/callback-secret", responses={200: answer("CallbackSecret", "It is shown, and that is in the audit log.", dry=True),
@@ -187,10 +185,9 @@ def _delivering(routes: APIRouter, services: Services) -> None:
         cursor: Cursor = None,
     ) -> Response:
         caller = caller_of(request)
-        place = services.cursors.place(caller.tenant, "outbox", cursor)
-        found = await services.webhooks.outbox(caller, target, state, None if place is None else UUID(place), limit + 1)
-        next_cursor = services.cursors.at(caller.tenant, "outbox", str(found[limit - 1].id)) if len(found) > limit else None
-        return JSONAnswer({"items": [delivery_view(one) for one in found[:limit]], "next_cursor": next_cursor})
+        below = before(services.cursors, caller.tenant, "outbox", cursor)
+        found = await services.webhooks.outbox(caller, target, state, below, limit + 1)
+        return page(services.cursors, caller.tenant, "outbox", found, limit, by_id, delivery_view)
 
     @routes.get(
         f"{API}/webhooks/{{webhook_id}}/deliveries", responses={200: answer("DeliveryPage", "Newest first."), **refusals(404)},
@@ -201,11 +198,9 @@ def _delivering(routes: APIRouter, services: Services) -> None:
     ) -> Response:
         caller = caller_of(request)
         listed = f"deliveries/{webhook_id}"
-        place = services.cursors.place(caller.tenant, listed, cursor)
-        before = None if place is None else UUID(place)
-        found = await services.webhooks.deliveries(caller, webhook_id, state, before, limit + 1)
-        next_cursor = services.cursors.at(caller.tenant, listed, str(found[limit - 1].id)) if len(found) > limit else None
-        return JSONAnswer({"items": [delivery_view(one) for one in found[:limit]], "next_cursor": next_cursor})
+        below = before(services.cursors, caller.tenant, listed, cursor)
+        found = await services.webhooks.deliveries(caller, webhook_id, state, below, limit + 1)
+        return page(services.cursors, caller.tenant, listed, found, limit, by_id, delivery_view)
 
     @routes.post(
         f"{API}/webhooks/deliveries/{{delivery_id}}/redeliver", openapi_extra=body(ChangeBody, {"reason": "the endpoint is back"}),

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.documents import answer, refusals
 from agiwo.api.drafts import save_draft
-from agiwo.api.instances import GRAPH, Cursor, GraphFormat, Limit, Name, drawn
+from agiwo.api.instances import GRAPH, GraphFormat, Name, drawn
+from agiwo.api.paging import Cursor, Limit, page
 from agiwo.api.routing import DryRun, Reason, caller_of, check_charset, router, tried
 from agiwo.definition import graph_json
 from agiwo.errors import InvalidInput, NotFound
@@ -127,8 +128,7 @@ def _reading(routes: APIRouter, services: Services) -> None:
     ) -> Response:
         caller = caller_of(request)
         rows = await services.workflows.listed(caller, q, services.cursors.place(caller.tenant, "workflows", cursor), limit + 1)
-        next_cursor = services.cursors.at(caller.tenant, "workflows", rows[limit - 1].workflow) if len(rows) > limit else None
-        return JSONAnswer({"items": [workflow_view(row) for row in rows[:limit]], "next_cursor": next_cursor})
+        return page(services.cursors, caller.tenant, "workflows", rows, limit, lambda row: row.workflow, workflow_view)
 
     @routes.get(at, responses={200: answer("Workflow", "Its versions."), **refusals(404)}, summary="Look at a workflow")
     async def get_workflow(request: Request, workflow_id: Name) -> Response:
@@ -138,8 +138,7 @@ def _reading(routes: APIRouter, services: Services) -> None:
     async def list_versions(request: Request, workflow_id: Name, limit: Limit = 50, cursor: Cursor = None) -> Response:
         tenant, listed = caller_of(request).tenant, f"versions/{workflow_id}"
         lines = await services.catalog.versions(tenant, workflow_id, services.cursors.place(tenant, listed, cursor), limit + 1)
-        next_cursor = services.cursors.at(tenant, listed, lines[limit - 1].version) if len(lines) > limit else None
-        return JSONAnswer({"items": [version_view(line) for line in lines[:limit]], "next_cursor": next_cursor})
+        return page(services.cursors, tenant, listed, lines, limit, lambda line: line.version, version_view)
 
     read = answer("Version", "The version with its definition; with `format=yaml` the bytes as they were sent.")
     read["content"]["application/yaml"] = {"schema": {}}

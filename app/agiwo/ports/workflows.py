@@ -6,7 +6,7 @@ Every method is scoped by tenant in the query itself, and all raise StoreUnavail
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
@@ -41,17 +41,23 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A document that may still have mistakes, kept under the version that it is to become. `saved_at` in seconds since 1970."""
+class DraftLine:
+    """A draft as lists have it: without its text, which may be large. `saved_at` in seconds since 1970."""
 
     workflow: str
     version: str
-    source: str
-    problems: Sequence[Mapping[str, Any]]
     errors: int
     warnings: int
     saved_by: str
     saved_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft(DraftLine):
+    """A document that may still have mistakes, kept under the version that it is to become."""
+
+    source: str = field(kw_only=True)
+    problems: Sequence[Mapping[str, Any]] = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ class WorkflowStore(Protocol):
         """Store a draft in the place of an earlier one of the same version; whether there was none."""
         ...
 
-    async def drafts(self, tenant: str, workflow: str, after: str | None, limit: int) -> list[Draft]:
+    async def drafts(self, tenant: str, workflow: str, after: str | None, limit: int) -> list[DraftLine]:
         """By version as text, those above `after`."""
         ...
 

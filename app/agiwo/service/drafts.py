@@ -12,7 +12,7 @@ from agiwo.definition.model import WORKFLOW_ID
 from agiwo.definition.versions import MAX_LENGTH, VERSION
 from agiwo.errors import Conflict, InvalidInput, NotFound, Problem
 from agiwo.ports.records import Records
-from agiwo.ports.workflows import Draft, WorkflowStore
+from agiwo.ports.workflows import Draft, DraftLine, WorkflowStore
 from agiwo.service.callers import AUTHOR, Caller
 from agiwo.service.changes import Change
 from agiwo.service.definitions import Catalog
@@ -52,7 +52,7 @@ class Drafts:
                 actions=[],
             )
         errors, warnings = len(examined.checked.errors), len(examined.checked.warnings)
-        draft = Draft(workflow, version, examined.source, shown["problems"], errors, warnings, caller.principal)
+        draft = Draft(workflow, version, errors, warnings, caller.principal, source=examined.source, problems=shown["problems"])
         if change.dry:
             return examined, draft, await self._store.draft(caller.tenant, workflow, version) is None
         new = await self._store.keep_draft(caller.tenant, draft)
@@ -60,7 +60,7 @@ class Drafts:
         await self._records.audit(caller.tenant, caller.principal, "draft.save", _object(workflow, version), data)
         return examined, draft, new
 
-    async def listed(self, caller: Caller, workflow: str, after: str | None, limit: int) -> list[Draft]:
+    async def listed(self, caller: Caller, workflow: str, after: str | None, limit: int) -> list[DraftLine]:
         """By version as text. Raises NotFound if neither a draft nor a version of this workflow was ever stored."""
         found = await self._store.drafts(caller.tenant, workflow, after, limit)
         if not found and after is None and await self._store.workflow(caller.tenant, workflow) is None:
@@ -85,10 +85,10 @@ class Drafts:
         await self._records.audit(caller.tenant, caller.principal, "draft.delete", _object(workflow, version), {"reason": change.reason})
 
 
-def draft_view(draft: Draft, *, full: bool = False) -> dict[str, Any]:
-    """A draft as it is shown; `full` with its text and what is wrong with it."""
+def draft_view(draft: DraftLine) -> dict[str, Any]:
+    """A draft as lists show it."""
     here = f"{API}/workflows/{draft.workflow}/drafts/{draft.version}"
-    out: dict[str, Any] = {
+    return {
         "workflow_id": draft.workflow,
         "version": draft.version,
         "errors": draft.errors,
@@ -97,9 +97,11 @@ def draft_view(draft: Draft, *, full: bool = False) -> dict[str, Any]:
         "saved_at": time_text(draft.saved_at),
         "links": {"self": here, "source": f"{here}?format=yaml"},
     }
-    if full:
-        out |= {"problems": [dict(problem) for problem in draft.problems], "source": draft.source}
-    return out
+
+
+def whole_draft_view(draft: Draft) -> dict[str, Any]:
+    """A draft with its text and what is wrong with it."""
+    return {**draft_view(draft), "problems": [dict(problem) for problem in draft.problems], "source": draft.source}
 
 
 def _named(text: Any, pattern: str, longest: int) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agiwo.clock import Clock, SystemClock
 from agiwo.ports.records import StoredVersion
-from agiwo.ports.workflows import COUNTED, NAMED, Deletion, Draft, Hanging, Hold, HoldKind, Marked, WorkflowRow
+from agiwo.ports.workflows import COUNTED, NAMED, Deletion, Draft, DraftLine, Hanging, Hold, HoldKind, Marked, WorkflowRow
 from agiwo.store import memory
 from agiwo.store.memory import MemoryDatabase, kept
 from agiwo.values import check
@@ -111,9 +111,11 @@ class MemoryWorkflows:
         self._db.drafts[key] = replace(draft, problems=kept([dict(p) for p in draft.problems]), saved_at=self._clock.now())
         return new
 
-    async def drafts(self, tenant: str, workflow: str, after: str | None, limit: int) -> list[Draft]:
-        found = sorted((key[2].encode(), draft) for key, draft in self._db.drafts.items() if key[:2] == (tenant, workflow))
-        return [draft for version, draft in found if after is None or version > after.encode()][:limit]
+    async def drafts(self, tenant: str, workflow: str, after: str | None, limit: int) -> list[DraftLine]:
+        drafts = [draft for key, draft in self._db.drafts.items() if key[:2] == (tenant, workflow)]
+        drafts.sort(key=lambda draft: draft.version.encode())
+        lines = [DraftLine(d.workflow, d.version, d.errors, d.warnings, d.saved_by, d.saved_at) for d in drafts]
+        return [line for line in lines if after is None or line.version.encode() > after.encode()][:limit]
 
     async def draft(self, tenant: str, workflow: str, version: str) -> Draft | None:
         return self._db.drafts.get((tenant, workflow, version))

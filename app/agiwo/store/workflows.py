@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agiwo.ports.store import StoreUnavailable
-from agiwo.ports.workflows import COUNTED, NAMED, Deletion, Draft, Hanging, Hold, Marked, WorkflowRow
+from agiwo.ports.workflows import COUNTED, NAMED, Deletion, Draft, DraftLine, Hanging, Hold, Marked, WorkflowRow
 from agiwo.store.pool import connected
 from agiwo.store.statements import STATEMENTS
 from agiwo.values import decode, encode
@@ -102,11 +102,11 @@ class PostgresWorkflows:
         values = (tenant, draft.workflow, draft.version, draft.source, problems, draft.errors, draft.warnings, draft.saved_by)
         return bool((await self._ask("keep_draft", *values))[0].new)
 
-    async def drafts(self, tenant: str, workflow: str, after: str | None, limit: int) -> list[Draft]:
-        return [_draft(row) for row in await self._ask("list_drafts", tenant, workflow, None, after, limit)]
+    async def drafts(self, tenant: str, workflow: str, after: str | None, limit: int) -> list[DraftLine]:
+        return [_line(row) for row in await self._ask("list_drafts", tenant, workflow, after, limit)]
 
     async def draft(self, tenant: str, workflow: str, version: str) -> Draft | None:
-        rows = await self._ask("list_drafts", tenant, workflow, version, None, 1)
+        rows = await self._ask("get_draft", tenant, workflow, version)
         return _draft(rows[0]) if rows else None
 
     async def delete_draft(self, tenant: str, workflow: str, version: str) -> bool:
@@ -156,5 +156,11 @@ def _row(row: Row[Any]) -> WorkflowRow:
     return WorkflowRow(row.workflow, row.version, row.newest, row.marked, row.versions, row.drafts, hold)
 
 
+def _line(row: Row[Any]) -> DraftLine:
+    return DraftLine(row.workflow, row.version, row.errors, row.warnings, row.saved_by, row.saved_at)
+
+
 def _draft(row: Row[Any]) -> Draft:
-    return Draft(row.workflow, row.version, row.source, decode(row.problems), row.errors, row.warnings, row.saved_by, row.saved_at)
+    return Draft(
+        row.workflow, row.version, row.errors, row.warnings, row.saved_by, row.saved_at, source=row.source, problems=decode(row.problems)
+    )

@@ -104,8 +104,14 @@ SET source = excluded.source, problems = excluded.problems, errors = excluded.er
 RETURNING xmax = 0 AS new;
 
 -- name: list_drafts
--- The drafts of a workflow by version, or the one of a version.
+-- The drafts of a workflow by version, without their texts: a page of these may be hundreds of megabytes.
+SELECT workflow, version, errors, warnings, saved_by, extract(epoch FROM saved_at)::float8 AS saved_at
+FROM agiwo.workflow_draft
+WHERE tenant = $1::text AND workflow = $2::text AND ($3::text IS NULL OR version > $3)
+ORDER BY version LIMIT $4::int;
+
+-- name: get_draft
+-- One draft with its text and what is wrong with it.
 SELECT workflow, version, source, problems::text AS problems, errors, warnings, saved_by, extract(epoch FROM saved_at)::float8 AS saved_at
 FROM agiwo.workflow_draft
-WHERE tenant = $1::text AND workflow = $2::text AND ($3::text IS NULL OR version = $3) AND ($4::text IS NULL OR version > $4)
-ORDER BY version LIMIT $5::int;
+WHERE tenant = $1::text AND workflow = $2::text AND version = $3::text;
