@@ -44,7 +44,7 @@ from agiwo.service.running import Running
 from agiwo.service.signalling import Signalling
 from agiwo.service.steering import Steering
 from agiwo.service.tokens import ApprovalLinks, CallbackLinks, Cursors, Signer
-from agiwo.service.trigger import Triggering
+from agiwo.service.trigger import Refused, Triggering
 from agiwo.service.usage import UsageReading
 from agiwo.service.webhooks import Webhooks
 from agiwo.service.workflows import Workflows
@@ -110,6 +110,7 @@ def build_services(
     workflows: WorkflowStore,
     queries: Queries,
     oversight: Oversight,
+    refused: Refused | None = None,
     limits: LimitSource,
     answered: AnsweredCalls,
     keys: KeyStore,
@@ -136,7 +137,7 @@ def build_services(
     tenant's tool may not use a connection; `progress` tells of commits on other nodes, and `redis` whether Redis answers (None: without).
     """
     instances = Instances(queries, catalog)
-    triggering = Triggering(catalog, engine, records, workflows, clock, random)
+    triggering = Triggering(catalog, engine, records, workflows, clock, random, refused=refused)
     publishing = Publishing(records, catalog, tools, models, secrets, barred)
     following = Following(queries, instances, engine, progress)
     approvals = Approvals(queries, records, catalog, clock, engine.poke)

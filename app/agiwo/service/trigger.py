@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol
@@ -40,6 +40,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 #: Gets the instance when it has ended here, or None when this node lets go of it before (it waits, or is another node's).
 Ended = asyncio.Future[Instance | None]
+
+
+#: Is told of a trigger that started nothing: when (seconds since 1970), of which tenant.
+Refused = Callable[[float, str, RejectedTrigger], None]
 
 
 class Starter(Protocol):
@@ -97,7 +101,7 @@ class Started:
 
 
 class Triggering:
-    """The verb `trigger`."""
+    """The verb `trigger`; `refused` is told of each call that started nothing."""
 
     def __init__(
         self,
@@ -108,6 +112,7 @@ class Triggering:
         clock: Clock,
         random: Random,
         key_kept: float = KEY_KEPT,
+        refused: Refused | None = None,
     ) -> None:
         self._catalog = catalog
         self._workflows = workflows
@@ -116,6 +121,7 @@ class Triggering:
         self._clock = clock
         self._random = random
         self._key_kept = key_kept
+        self._refused = refused
 
     async def trigger(self, caller: Caller, call: TriggerCall, ended: Ended | None = None, change: Change = PLAIN) -> Started:
         """Start an instance; it is durable when this returns. `ended` is told of its end, if it was begun here.
@@ -158,7 +164,10 @@ class Triggering:
         if not problems:
             problems = [Problem(error.code, error.message).to_json()]
         name, asked = workflow[:200], version[:100] if version is not None else None
-        await self._records.reject_trigger(caller.tenant, RejectedTrigger(name, error.code, problems, asked, caller.principal, trace_id))
+        rejected = RejectedTrigger(name, error.code, problems, asked, caller.principal, trace_id)
+        if self._refused is not None:
+            self._refused(self._clock.now(), caller.tenant, rejected)
+        await self._records.reject_trigger(caller.tenant, rejected)
 
     async def _start(self, caller: Caller, call: TriggerCall, ended: Ended | None) -> Started:
         deprecated = False

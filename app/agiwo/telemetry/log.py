@@ -17,6 +17,7 @@ from agiwo.clock import rfc3339
 from agiwo.engine.events import Event, Happening
 from agiwo.machine.reports import Failed, NotBegun, Stopped
 from agiwo.ports.executor import Circumstances
+from agiwo.ports.records import RejectedTrigger
 from agiwo.template import mask
 from agiwo.values import encode, plain
 
@@ -72,6 +73,18 @@ class Log:
         for key, value in event.data.items():
             line.update(_shown(key, value))
         self._write(level, event.name.value, line)
+
+    def refused(self, at: float, tenant: str, trigger: RejectedTrigger) -> None:
+        """Write the line of a trigger that started nothing."""
+        line = {
+            "at": rfc3339(at),
+            "tenant": tenant,
+            "workflow": trigger.workflow,
+            "version": trigger.version,
+            "code": trigger.code,
+            "actor": trigger.actor,
+        }
+        self._write(logging.WARNING, "trigger_refused", {**line, "trace_id": trigger.trace_id})
 
     def tool(self, where: Circumstances, path: str, attempt: int, message: str, fields: Mapping[str, Any]) -> None:
         """Write a line that a tool wrote."""

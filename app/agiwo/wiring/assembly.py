@@ -121,6 +121,7 @@ async def running(
             workflows=storage.workflows,
             queries=storage.queries,
             oversight=storage.oversight,
+            refused=log.refused,
             limits=limits_of(engine, calls.threads, calls.processes, world.profiles),
             answered=storage.answered,
             keys=storage.keys,
