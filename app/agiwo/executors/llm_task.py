@@ -25,6 +25,8 @@ from agiwo.tools.context import ToolContext
 DEFAULT_PROFILE = "default"
 #: The share of an attempt's time, and the seconds at most, that are kept for writing down what the calls came to when time runs out.
 _LAST_WORDS = (0.05, 0.5)
+#: Characters of the shortest key of an endpoint that is taken out of its answers; a shorter one is a placeholder, such as `none`.
+_LEAST_KEY = 16
 
 
 class ModelTasks:
@@ -55,6 +57,7 @@ class ModelTasks:
         try:
             arguments = lent.fill(call.arguments, call.secrets)
             ways = self._ways(call.step.llm)
+            lent.along(key for way in ways if (key := way.profile.api_key) is not None and len(key) >= _LEAST_KEY)
             task = self._task(call, where, arguments, lent)
             result = await run_model_task(ways, task, self._clock, rungs=self._rungs, limits=self._limits)
         except InvalidInput as exc:

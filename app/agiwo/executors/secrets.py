@@ -5,7 +5,7 @@ It keeps none beyond the call, and never shows one in an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +60,10 @@ class Lent(Mapping[str, str]):
         filled, used = fill_secrets(arguments, map(SecretSlot.from_json, slots), lookup_in(self._secrets))
         self.used = (*self.used, *used)
         return filled
+
+    def along(self, texts: Iterable[str]) -> None:
+        """Take these out of what comes back as well; they go with the call although nothing looked them up."""
+        self.used = (*self.used, *texts)
 
     def hide(self, value: Any) -> Any:
         """The value without the secrets that were lent."""

@@ -21,7 +21,7 @@ from agiwo.machine.reports import Failed, Succeeded
 from agiwo.outbound.connections import Connections
 from agiwo.ports.executor import Circumstances, ProbeAnswer
 from agiwo.tools.calling import ask_tool, call_tool
-from agiwo.tools.context import CallbackUrls, ToolContext, no_channel
+from agiwo.tools.context import CallbackUrls, SendSignal, ToolContext, no_channel
 from agiwo.tools.processes import ToolProcesses
 from agiwo.tools.registry import ToolRegistry
 from agiwo.tools.threads import ToolThreads
@@ -80,7 +80,7 @@ class ToolCalls:
         try:
             tool = self._tool(call)
             arguments = lent.fill(call.arguments, call.secrets)
-            context = replace(self._context(call, where, lent, call.timeout), heartbeat=_signing(where), callback=urls)
+            context = replace(self._context(call, where, lent, call.timeout), heartbeat=_signing(where, lent), callback=urls)
             if tool.isolated or call.step.isolated:
                 result = await self._processes.call(tool, arguments, context)
             elif tool.sync:
@@ -130,7 +130,7 @@ class ToolCalls:
             secrets=lent,
             log=partial(self._line, where, call, lent),
             tell=no_channel if self._tell is None else partial(self._tell, where.tenant),
-            signals=None if self._signals is None else partial(self._signals, where, call.path),
+            signals=None if self._signals is None else _sending(partial(self._signals, where, call.path), lent),
         )
 
     def _line(self, where: Circumstances, call: StartAttempt | StartProbe, lent: Lent, message: str, /, **fields: Any) -> None:
@@ -159,8 +159,17 @@ class ToolCalls:
         return await task
 
 
-def _signing(where: Circumstances) -> Callable[..., None]:
+def _signing(where: Circumstances, lent: Lent) -> Callable[..., None]:
     def heartbeat(progress: Any = None) -> None:
-        where.sign(plain(progress))
+        where.sign(lent.hide(plain(progress)))
 
     return heartbeat
+
+
+def _sending(send: SendSignal, lent: Lent) -> SendSignal:
+    """A signal is kept where it arrives, and shown to whoever may look there."""
+
+    async def sending(id: str, event: str, payload: Any, instance: str | None, correlation_key: str | None) -> Sequence[Mapping[str, Any]]:
+        return await send(id, lent.hide(event), lent.hide(payload), instance, correlation_key)
+
+    return sending

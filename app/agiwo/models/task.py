@@ -234,7 +234,9 @@ class _Asking:
     def _failed(self, call: ModelCall, exc: StepError, latency: float) -> ModelCall:
         data = exc.data if isinstance(exc.data, Mapping) else {}
         error = {"type": exc.type, "message": self._task.mask(exc.message), "status": exc.status}
-        return replace(call, raw=kept(data.get("raw"), self._task.mask), request_id=data.get("request_id"), error=error, latency=latency)
+        return replace(
+            call, raw=kept(data.get("raw"), self._task.mask), request_id=self._masked(data.get("request_id")), error=error, latency=latency
+        )
 
     def _answered(self, call: ModelCall, profile: ModelProfile, reply: ModelReply, answer: Parsed | OutputProblem) -> ModelCall:
         problem = None
@@ -242,15 +244,18 @@ class _Asking:
             problem = {"type": answer.type, "reason": answer.reason, "message": self._task.mask(answer.message)}
         return replace(
             call,
-            model=reply.model,
+            model=self._task.mask(reply.model),
             raw=kept(reply.raw, self._task.mask),
-            finish_reason=reply.finish_reason,
+            finish_reason=self._masked(reply.finish_reason),
             usage=reply.usage,
             cost_micro_usd=None if profile.price is None or reply.usage is None else profile.price.micro_usd(reply.usage),
             latency=reply.latency,
-            request_id=reply.request_id,
+            request_id=self._masked(reply.request_id),
             problem=problem,
         )
+
+    def _masked(self, text: str | None) -> str | None:
+        return None if text is None else self._task.mask(text)
 
     def _left(self) -> float | None:
         return None if self._ends is None else max(0.0, self._ends - self._clock.monotonic())

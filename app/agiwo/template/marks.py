@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import html
 import json
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from agiwo.errors import TemplateError
 from agiwo.values import JSON, encode
 
 HIDDEN = "***"
+CUT = "…"  #: stands in a message where the rest of a text was left out
+_LEAST_BASE64 = 8  # characters; fewer stand in any Base64 by chance
+_LEAST_CUT = 4  # characters of a secret that say something
 FORMS: Mapping[str, Callable[[str], str]] = {
     "": lambda text: text,
     "html": html.escape,
@@ -100,19 +104,37 @@ def _put(value: JSON, steps: Sequence[str], text: str, expected: str, where: str
 
 
 def mask(value: JSON, secrets: Sequence[str]) -> JSON:
-    """The value with every secret replaced by `***`, inside longer texts and keys too, also where it stands JSON-, HTML- or URL-escaped.
+    """The value with every secret replaced by `***`, inside longer texts and keys too.
+
+    That is also where it stands escaped (JSON, JSON in JSON, HTML, URL) or within Base64, and where only its beginning is left of it in a
+    text that was cut there, as `…` tells.
 
     A number that is written like a secret is replaced as well. What holds no secret is handed on, not copied.
     """
     needles: set[str] = set()
     for secret in secrets:
         if secret:
-            needles |= {secret, html.escape(secret), quote(secret, safe=""), quote(secret)}
-            needles |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+            needles |= _forms(secret)
     if not needles:
         return value
     # Longest first, so that a secret that contains another one goes as a whole.
     return _mask(value, sorted(needles, key=lambda n: (-len(n), n)))
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as others write it."""
+    out = {secret, html.escape(secret), quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    for escaped in (True, False):
+        once = json.dumps(secret, ensure_ascii=escaped)[1:-1]
+        out |= {once, json.dumps(once, ensure_ascii=escaped)[1:-1]}
+    raw = secret.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        # Wherever it begins in a longer text, all its characters but those at the edges are the same.
+        first, last = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
+        if last - first >= _LEAST_BASE64:
+            padded = bytes(before) + raw
+            out |= {b64encode(padded).decode()[first:last], urlsafe_b64encode(padded).decode()[first:last]}
+    return out
 
 
 def _mask(value: JSON, needles: Sequence[str]) -> JSON:
@@ -120,7 +142,7 @@ def _mask(value: JSON, needles: Sequence[str]) -> JSON:
         for needle in needles:
             if needle in value:
                 value = value.replace(needle, HIDDEN)
-        return value
+        return _mask_cut(value, needles) if CUT in value else value
     if isinstance(value, dict):
         pairs = [(_mask(k, needles), _mask(v, needles)) for k, v in value.items()]
         return dict(pairs) if any(k is not k0 or v is not value[k0] for (k, v), k0 in zip(pairs, value, strict=True)) else value
@@ -130,3 +152,18 @@ def _mask(value: JSON, needles: Sequence[str]) -> JSON:
     if value is None or isinstance(value, bool):
         return value
     return HIDDEN if encode(value) in needles else value
+
+
+def _mask_cut(text: str, needles: Sequence[str]) -> str:
+    """The text without beginnings of secrets at places where something was cut off."""
+    head, *rest = text.split(CUT)
+    out = [head]
+    for part in rest:
+        before = out[-1]
+        for needle in needles:
+            longest = min(len(needle) - 1, len(before))
+            found = next((n for n in range(longest, _LEAST_CUT - 1, -1) if before.endswith(needle[:n])), 0)
+            if found:
+                out[-1] = before = before[:-found] + HIDDEN
+        out.append(part)
+    return CUT.join(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode, urlsafe_b64encode
 from typing import Any
 
 import pytest
@@ -162,3 +163,22 @@ def test_what_comes_back_is_masked() -> None:
     assert mask("quo&quot;te/\n&lt;&amp;", [KEEP["L"]]) == "***"
     assert mask("abcd", ["abc", "abcd"]) == "***"
     assert mask(("x", "abc"), ["abc"]) == ["x", "***"]
+
+
+def test_what_comes_back_within_base64_or_cut_off_is_masked() -> None:
+    """REQ-28."""
+    secret = "pass word-hush/2?"
+    for before in ("", "a", "ab", "me:"):
+        for behind in ("", ":", "and more"):
+            for encoded in (b64encode, urlsafe_b64encode):
+                told = encoded(f"{before}{secret}{behind}".encode()).decode()
+                assert HIDDEN in mask(f"Basic {told}", [secret])
+    assert mask(json.dumps(json.dumps({"k": 'a"b\\c'})), ['a"b\\c']) == json.dumps(json.dumps({"k": HIDDEN}))
+    assert mask("t=pass+word-hush%2F2%3F", [secret]) == "t=***"
+    assert mask('"x is pass word…, expected a number', [secret]) == '"x is ***…, expected a number'
+    assert mask("it says pas… and pass… and so on…", [secret]) == "it says pas… and ***… and so on…"
+
+
+def test_a_short_secret_hides_no_text_by_chance() -> None:
+    text = b64encode(bytes(range(256)) * 20).decode()
+    assert mask(text, ["abc"]).count(HIDDEN) == text.count("abc")
