@@ -97,6 +97,29 @@ async def test_a_body_of_very_many_values_is_refused_before_they_are_made(world:
     assert (answer.status_code, answer.json()["code"]) == (413, "too_many_values")
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        (TRIGGER, {f"k{n}": 1 for n in range(100_000)}, "/k0"),
+        (TRIGGER, {"labels": {f"k{n}": n for n in range(100_000)}}, "/labels"),
+        (TRIGGER, {"interrupt_before": [1] * 100_000}, "/interrupt_before"),
+        ("/v1/webhooks", {"url": "https://x.example", "events": ["*"], "headers": {f"k{n}": n for n in range(100_000)}}, "/headers"),
+        ("/v1/signals", {f"k{n}": 1 for n in range(100_000)}, "/k0"),
+    ],
+)
+async def test_very_many_mistakes_in_a_body_are_not_told_one_by_one(world: World, path: str, body: dict[str, Any], pointer: str) -> None:
+    """Each of them would be an error with its place: megabytes of answer, and seconds in which nothing else is answered."""
+    answer = await world.client.post(path, json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+    assert len(answer.content) < 20_000
+    assert "100000" in answer.text
+
+
+async def test_a_few_unknown_fields_are_all_named(world: World) -> None:
+    answer = await world.client.post(TRIGGER, json={"a": 1, "b": 2, "labels": {"x": 1}})
+    assert {error["pointer"] for error in answer.json()["errors"]} == {"/a", "/b", "/labels/x"}
+
+
 async def test_commas_in_a_text_are_no_values(world: World) -> None:
     text = 'a,[{\\"' * (VALUES_LIMIT // 2)
     answer = await world.client.post(TRIGGER, content=b'{"input": "' + text.encode() + b'"}', headers={"content-type": "application/json"})

@@ -85,6 +85,12 @@ async def test_a_key_that_is_none_is_refused(world: World, key: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_idempotency_key")
 
 
+async def test_two_keys_in_one_call_are_refused_since_nobody_knows_which_counts(world: World) -> None:
+    for path in ("/v1/workflows/echo/trigger", f"/v1/instances/{(await waiting_gate(world))['instance_id']}/cancel"):
+        answer = await world.client.post(path, json={}, headers=[("idempotency-key", "one"), ("idempotency-key", "two")])
+        assert (answer.status_code, answer.json()["code"]) == (422, "bad_idempotency_key")
+
+
 async def test_a_trigger_answered_again_says_so(world: World) -> None:
     key = {"idempotency-key": "said-again"}
     first, second = [await world.client.post("/v1/workflows/echo/trigger", json={}, headers=key) for _ in range(2)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Annotated, Any, TypeVar
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from fastapi import APIRouter, Query, Request
 from fastapi.dependencies.models import Dependant
@@ -33,6 +34,8 @@ _LARGE = 200_000
 #: Values in one body: a few hundred thousand hold the interpreter for some ten milliseconds, millions for a second.
 VALUES_LIMIT = 500_000
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+#: Fields of a body that are not known and are still named one by one.
+MOST_UNKNOWN = 50
 _MEDIA_TYPE_OF_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 
 
@@ -238,12 +241,45 @@ def check_charset(parameters: str) -> None:
 
 
 def fit(model: type[B], value: Any) -> B:
-    """The body as its model. Raises InvalidInput that names every field that does not fit."""
+    """The body as its model. Raises InvalidInput that names the fields that do not fit.
+
+    What is too large to be looked at field by field is refused before it is: the errors of a hundred thousand fields take seconds.
+    """
+    if isinstance(value, dict):
+        _few_enough(model, value)
     try:
         return model.model_validate(value)
     except PydanticError as exc:
         problems = [body_problem(error, model) for error in exc.errors(include_url=False, include_context=False)]
         raise InvalidInput("the body does not fit", problems=problems) from None
+
+
+def _few_enough(model: type[BaseModel], value: dict[str, Any]) -> None:
+    unknown = [name for name in value if name not in model.model_fields]
+    if len(unknown) > MOST_UNKNOWN:
+        expected = ", ".join(sorted(model.model_fields))
+        named = [Problem("unknown_key", "there is no such field here", pointer(name), expected=expected) for name in unknown[:MOST_UNKNOWN]]
+        raise InvalidInput(f"the body does not fit: it has {len(unknown)} fields that are not known here", problems=named)
+    for name, most in _lengths(model).items():
+        given = value.get(name)
+        if isinstance(given, dict | list) and len(given) > most:
+            problem = Problem("wrong_value", f"expected at most {most} entries", pointer(name), found=f"{len(given)} entries")
+            raise InvalidInput("the body does not fit", problems=(problem,))
+
+
+@cache
+def _lengths(model: type[BaseModel]) -> dict[str, int]:
+    """How many entries a model's fields may have, by name, where it says so."""
+    out = {}
+    for name, field in model.model_fields.items():
+        own = list(field.metadata)
+        for kind in get_args(field.annotation):
+            if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) in (dict, list):
+                own += [more for one in get_args(kind)[1:] for more in one.metadata]
+        for more in own:
+            if (most := getattr(more, "max_length", None)) is not None:
+                out[name] = most
+    return out
 
 
 def body_problem(error: Any, model: type[BaseModel] | None = None) -> Problem:
@@ -264,11 +300,13 @@ def _shown(value: Any) -> str | None:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The `Idempotency-Key` header. Raises InvalidInput if it is not 1 to 255 visible ASCII characters."""
-    key = request.headers.get("idempotency-key")
-    if key is not None and _IDEMPOTENCY_KEY.fullmatch(key) is None:
-        raise InvalidInput("Idempotency-Key must be 1 to 255 visible ASCII characters", code="bad_idempotency_key")
-    return key
+    """The `Idempotency-Key` header. Raises InvalidInput if it is not one, of 1 to 255 visible ASCII characters."""
+    keys = request.headers.getlist("idempotency-key")
+    if not keys:
+        return None
+    if len(keys) > 1 or _IDEMPOTENCY_KEY.fullmatch(keys[0]) is None:
+        raise InvalidInput("Idempotency-Key must be 1 to 255 visible ASCII characters, once", code="bad_idempotency_key")
+    return keys[0]
 
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s|m)?")
