@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -174,8 +175,12 @@ def kind_of(value: JSON) -> str:
 
 def plain(value: object, depth: int = 10) -> JSON:
     """Any value as JSON for people to read: what is no JSON, or nested deeper than `depth`, becomes its `repr`. Never raises."""
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return value if -_TOO_LONG < value < _TOO_LONG else f"an integer of more than {MAX_DIGITS} digits"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if depth and isinstance(value, Mapping):

@@ -72,15 +72,20 @@ async def ask_tool(tool: Tool, idempotency_key: str, arguments: Mapping[str, Any
 
 def kept(tool: Tool, result: Any) -> JSON:
     """What a tool gave, if it can be stored and fits its declared result. Raises ValidationError."""
-    try:
-        check(result)
-    except ValueRefused as exc:
-        raise ValidationError(f"the result of {tool.name} is not storable: {exc.message} (at {exc.pointer or 'the top'})") from None
+    storable(tool, result)
     if not tool.keeps_off:
         result = decode(encode(result))  # the tool may still hold what it gave, and change it
     if tool.result is not None and (problems := tool.result.problems(result)):
         raise misfit(problems, "result")
     return result
+
+
+def storable(tool: Tool, result: Any) -> None:
+    """Raises ValidationError, which no other attempt would mend, if a tool gave what cannot be stored."""
+    try:
+        check(result)
+    except ValueRefused as exc:
+        raise ValidationError(f"the result of {tool.name} is not storable: {exc.message} (at {exc.pointer or 'the top'})") from None
 
 
 def step_error(exc: BaseException) -> StepError:

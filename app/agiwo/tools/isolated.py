@@ -15,10 +15,10 @@ from typing import IO, Any
 
 from agiwo.clock import SystemClock
 from agiwo.errors import StepError, words_of
-from agiwo.tools.calling import step_error
+from agiwo.tools.calling import step_error, storable
 from agiwo.tools.context import CallbackUrls, ToolContext
 from agiwo.tools.tool import Tool
-from agiwo.values import check, decode, encode
+from agiwo.values import decode, encode, plain
 
 LENGTH = struct.Struct(">I")
 OWNER_GONE = 3  # exit status
@@ -43,10 +43,10 @@ class Voice:
             self._said.flush()
 
     def log(self, message: str, /, **fields: Any) -> None:
-        self.say("log", [message, fields])
+        self.say("log", [plain(message), plain(fields)])
 
     def sign(self, progress: Any = None) -> None:
-        self.say("sign", progress)
+        self.say("sign", plain(progress))
 
 
 def main() -> None:
@@ -68,8 +68,9 @@ def _end_with(owner: int) -> None:
 
 def _answer(call: Any, voice: Voice) -> tuple[str, Any]:
     try:
-        result = _run(_tool(call["module"], call["tool"]), call, voice)
-        check(result)
+        tool = _tool(call["module"], call["tool"])
+        result = _run(tool, call, voice)
+        storable(tool, result)
     except BaseException as exc:  # even SystemExit is only the tool's failure
         return "failure", step_error(exc).failure().to_json()
     return "result", result
