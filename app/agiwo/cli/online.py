@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 from agiwo.cli.client import WITHIN, Client
 from agiwo.cli.screen import FAILED, WRONG_USE, CommandEnds, give, problem_lines, read_file, say, tell
 from agiwo.cli.shown import instance_lines, record_line
-from agiwo.definition.report import nearest
 from agiwo.errors import ValueRefused
+from agiwo.names import nearest
 from agiwo.values import decode_strict
 
 LONGEST_WAIT = 60.0

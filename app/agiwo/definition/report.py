@@ -5,18 +5,17 @@ Decides nothing: who finds a fault names its path, this adds line and column.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from agiwo.definition.yaml_text import Place, locate
 from agiwo.errors import Problem
+from agiwo.names import nearest
 from agiwo.values import JSON, kind_of, pointer, shown
 
 Path = tuple[str | int, ...]
 
-_LONGEST_NAME = 128
 #: Names that are compared for one document before nothing more is guessed: a guess takes time, and nobody reads the thousandth.
 _COMPARISONS = 50_000
 
@@ -94,14 +93,3 @@ class Report:
             return replace(problem, line=place.line + inner, column=1)
         line, column = (place.key_line, place.key_column) if key else (place.line, place.column)
         return replace(problem, line=line, column=column)
-
-
-def nearest(name: str, among: Iterable[str]) -> str | None:
-    """The name that `name` was most likely meant to be, if one is near; of what is longer than names are it guesses nothing."""
-    names = list(among)
-    wanted = name.lower()
-    same = next((n for n in names if len(n) == len(name) and n.lower() == wanted), None)
-    if same is not None or len(name) > _LONGEST_NAME:
-        return same
-    close = difflib.get_close_matches(name, [n for n in names if len(n) <= _LONGEST_NAME], 1, 0.6)
-    return close[0] if close else None

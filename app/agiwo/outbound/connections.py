@@ -6,12 +6,12 @@ A definition names a connection and never sees its address; an address with its 
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agiwo.errors import StepError
+from agiwo.names import nearest
 from agiwo.outbound.guard import Guard
 
 T = TypeVar("T")
@@ -79,8 +79,8 @@ class Connections:
         if spec is not None and self._whose is not None and (why := spec.barred(*self._whose)) is not None:
             raise StepError(why, type="PermissionDenied", not_done=True)
         if spec is None:
-            close = difflib.get_close_matches(name, self.names(), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(self.names()) or 'none'}"
+            near = nearest(name, self.names())
+            hint = f"; did you mean {near!r}?" if near is not None else f"; there are: {', '.join(self.names()) or 'none'}"
             raise StepError(f"there is no connection {name!r}{hint}", type="NotFound", not_done=True)
         if kinds and spec.kind not in kinds:
             expected = " or ".join(kinds)

@@ -5,13 +5,14 @@ Nothing is called, nobody is asked and nothing is stored.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from agiwo.clock import Clock
 from agiwo.definition.compiled import Workflow
 from agiwo.errors import DefinitionRefused, InvalidInput, Problem
+from agiwo.names import nearest
 from agiwo.service.beside import beside
 from agiwo.service.callers import Caller
 from agiwo.service.definitions import Catalog
@@ -64,7 +65,7 @@ def _unknown(workflow: Workflow, field: str, given: Mapping[str, Any]) -> list[P
             f"there is no step {shown(name)}",
             pointer(field, name),
             found=shown(name),
-            nearest=next(iter(difflib.get_close_matches(name[:128], list(known)[:200], 1)), None),
+            nearest=nearest(name, islice(known, 200)),
         )
         for name in given
         if name.partition("~")[0] not in known

@@ -15,11 +15,11 @@ from uuid import UUID
 
 from agiwo.clock import Clock
 from agiwo.definition.compiled import Workflow
-from agiwo.definition.report import nearest
 from agiwo.errors import AgiwoError, Conflict, Denied, InvalidInput, NotFound, Overloaded, Problem, ServiceError
 from agiwo.ids import SHARDS, uuid7
 from agiwo.machine.reports import Begin
 from agiwo.machine.state import Instance
+from agiwo.names import nearest
 from agiwo.ports.records import Records, RejectedTrigger
 from agiwo.ports.store import Answer, NewInstance, Verdict
 from agiwo.ports.workflows import HoldKind, WorkflowStore

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from agiwo.definition.report import nearest
 from agiwo.definition.yaml_text import Place, locate, read_text
 from agiwo.errors import Problem
+from agiwo.names import nearest
 from agiwo.outbound.guard import Guard
 from agiwo.settings.parts import (
     ApiKeySetting,

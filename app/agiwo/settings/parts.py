@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from agiwo.definition.report import nearest
 from agiwo.errors import InvalidInput
+from agiwo.names import nearest
 from agiwo.values import shown
 
 

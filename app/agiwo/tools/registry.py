@@ -5,11 +5,11 @@ It must not call one, and takes each name once: a second tool of a name is a mis
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 
 from agiwo.definition.contract import ToolContract
 from agiwo.errors import Conflict, NotFound, Problem
+from agiwo.names import nearest
 from agiwo.tools.tool import Tool
 
 
@@ -43,8 +43,7 @@ class ToolRegistry:
 
     def nearest(self, name: str) -> str | None:
         """The registered name that `name` was most likely meant to be."""
-        close = difflib.get_close_matches(name, self._tools, 1)
-        return close[0] if close else None
+        return nearest(name, self._tools)
 
     def contracts(self) -> Mapping[str, ToolContract]:
         """What definitions may rely on, by tool name."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from agiwo.clock import Clock
-from agiwo.definition.report import nearest
 from agiwo.errors import ServiceError, StepError, Unavailable
 from agiwo.executors.guarded import MODELS
 from agiwo.models.profile import ModelProfile
 from agiwo.models.protocol import ModelProvider
 from agiwo.models.providers import provider_for
+from agiwo.names import nearest
 from agiwo.outbound.connections import Connections, ConnectionSpec
 from agiwo.outbound.folder import Folder
 from agiwo.outbound.guard import Guard

@@ -13,8 +13,9 @@ from agiwo.definition.compiled import JoinKind, Kind, Step, Word
 from agiwo.definition.outline import has_gate
 from agiwo.definition.proof.ways import Ways, arrow, bits
 from agiwo.definition.reading import GRAPH, mask_of
-from agiwo.definition.report import Report, nearest
+from agiwo.definition.report import Report
 from agiwo.errors import ALIASES, TREE
+from agiwo.names import nearest
 
 
 def prove_structure(ways: Ways, report: Report) -> None:
