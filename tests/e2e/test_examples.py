@@ -65,41 +65,52 @@ class Stage:
 
 
 def database(path: Path, schema: str) -> dict[str, str]:
+    """A connection to a database in that file, which has just these tables now."""
     with sqlite3.connect(path) as connection:
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            connection.execute(f"DROP TABLE {table}")
         connection.executescript(schema)
     return {"kind": "sqlite", "url": f"sqlite:///{path}"}
 
 
-@pytest.fixture
-async def stage(database_url: str, tmp_path: Path) -> AsyncIterator[Stage]:
-    exports = tmp_path / "exports"
-    (exports / "orders").mkdir(parents=True)
+def databases(folder: Path) -> dict[str, dict[str, str]]:
+    return {"shop": database(folder / "shop.sqlite", SHOP), "warehouse": database(folder / "warehouse.sqlite", WAREHOUSE)}
+
+
+@pytest.fixture(scope="module")
+async def running(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """One service for all examples."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "exports" / "orders").mkdir(parents=True)
     started: list[Service] = []
     async with LoopbackMail() as mail, ModelServer() as model, Web() as web:
-        config = tmp_path / "config.yaml"
-        smtp = {"kind": "smtp", "url": mail.url, "sender": "shop@example.com", "reconcile_url": mail.probe_url}
         connections = {
-            "shop": database(tmp_path / "shop.sqlite", SHOP),
-            "warehouse": database(tmp_path / "warehouse.sqlite", WAREHOUSE),
-            "mail": smtp,
-            "exports": {"kind": "folder", "url": str(exports)},
+            **databases(folder),
+            "mail": {"kind": "smtp", "url": mail.url, "sender": "shop@example.com", "reconcile_url": mail.probe_url},
+            "exports": {"kind": "folder", "url": str(folder / "exports")},
             "payments": {"kind": "http", "url": web.url("/payments")},
             "shipping": {"kind": "http", "url": web.url("/shipping")},
         }
+        config = folder / "config.yaml"
         config.write_text(json.dumps({"connections": connections, "roles": {"support_lead": ["lead@example.com"]}}))
-        start = starter(database_url, tmp_path, started)
+        start = starter(module_database, folder, started)
         service = await asyncio.to_thread(
             start, "--workflows", str(ROOT / "workflows"), "--config", str(config),
             AGIWO_LLM_BASE_URL=model.base_url, AGIWO_LLM_MODEL="scripted",
         )  # fmt: skip
         async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
-            yield Stage(service, client, tmp_path, mail, model, web)
+            yield Stage(service, client, folder, mail, model, web)
         await asyncio.to_thread(end_all, started)
 
 
 @pytest.fixture
-def database_url(database: str) -> str:
-    return database
+def stage(running: Stage) -> Stage:
+    """The service with everything around it as new."""
+    databases(running.folder)
+    running.mail.messages.clear()
+    running.model.script.clear()
+    running.web.says, running.web.asked = {}, []
+    return running
 
 
 def ticket(order: int, message: str) -> dict[str, Any]:
