@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agiwo.cli.traces import trace_lines
 from kit.api import REPORT, World
 
 CALL = {
@@ -50,6 +51,17 @@ async def test_an_instance_shows_every_call_and_what_they_come_to(world: World) 
     rest = (await world.client.get(f"/v1/instances/{id}/usage?limit=1&cursor={first['next_cursor']}")).json()
     assert [*first["items"], *rest["items"]] == page["items"]
     assert rest["next_cursor"] is None
+
+
+async def test_the_trace_of_the_command_line_shows_each_call_under_its_step(world: World) -> None:
+    id = await reported(world, [REFUSED, CALL])
+    trace = (await world.client.get(f"/v1/instances/{id}/trace")).json()
+    usage = (await world.client.get(f"/v1/instances/{id}/usage")).json()
+    lines = [line.strip() for line in trace_lines(trace, usage["items"], usage["totals"])]
+    write = next(number for number, line in enumerate(lines) if "? write  " in line)
+    assert lines[write + 1] == "m: ? tokens in, ? out, 250 ms, ValidationError"
+    assert lines[write + 2] == "m-1: 100 tokens in, 10 out, 250 ms, $0.000350"
+    assert lines[-1] == "models: 2 calls, 1 failed, 100 tokens in, 10 out, $0.000350, 1 without a price"
 
 
 async def test_what_an_executor_tells_badly_harms_nobody(world: World) -> None:

@@ -64,8 +64,9 @@ def _call_text(call: Mapping[str, Any]) -> str:
     tokens = f"{_count(call['input_tokens'])} tokens in, {_count(call['output_tokens'])} out"
     took = f", {span_text(call['latency_ms'] / 1000)}" if call["latency_ms"] is not None else ""
     failed = "" if call["status"] == "ok" else f", {call['status']}"
-    purpose = "" if call["purpose"] in ("", "task") else f" ({call['purpose']})"
-    return f"{call['model_answered'] or call['model_asked']}{purpose}: {tokens}{took}{_cost(call['cost_micro_usd'])}{failed}"
+    purpose = "" if call["purpose"] == "main" else f" ({call['purpose']})"
+    attempt = f"attempt {call['attempt']}: " if call["attempt"] > 1 else ""
+    return f"{attempt}{call['model_answered'] or call['model_asked']}{purpose}: {tokens}{took}{_cost(call['cost_micro_usd'])}{failed}"
 
 
 def _sums_text(sums: Mapping[str, Any]) -> str:
