@@ -50,6 +50,7 @@ async def records(world: Site, instance: str) -> Counter[str]:
 
 
 async def test_calls_under_way_are_finished_before_the_end(world: Site, mail: KillingMail) -> None:
+    """REQ-44."""
     mail.open.clear()
     await world.start(AGIWO_DRAIN="60")
     instances = await handing_over(world, mail)
@@ -66,6 +67,7 @@ async def test_calls_under_way_are_finished_before_the_end(world: Site, mail: Ki
 
 
 async def test_calls_that_take_too_long_are_cut_off_and_only_those_are_in_doubt(world: Site, mail: KillingMail) -> None:
+    """REQ-44."""
     mail.open.clear()
     await world.start(AGIWO_DRAIN="1")
     instances = await handing_over(world, mail)

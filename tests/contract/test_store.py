@@ -780,6 +780,7 @@ async def test_a_delivery_that_is_put_off_is_not_due(world: World) -> None:
 
 
 async def test_a_delivery_of_a_dead_node_is_made_by_another_and_no_longer_by_it(world: World) -> None:
+    """REQ-30."""
     old = await world.node("n1")
     begun = first()
     await applied(old, replace(begun, outbox=(notice(begun.id, "x"),)))

@@ -219,6 +219,7 @@ async def test_an_order_goes_through_and_the_next_one_is_sold_out(stage: Stage) 
 
 
 async def test_what_was_done_is_undone_in_reverse_when_shipping_fails(stage: Stage) -> None:
+    """REQ-17."""
     stage.web.says = {
         "/payments/charges": answer(201, '{"id": "ch_1"}'),
         "/shipping/parcels/O-1": answer(503, "{}"),

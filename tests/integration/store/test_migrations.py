@@ -58,6 +58,7 @@ async def test_migrations_give_what_the_metadata_describes(database: str, empty_
 
 
 async def test_five_processes_that_start_together_migrate_once(empty_database: str) -> None:
+    """REQ-30, REQ-43."""
     program = "import sys; from agiwo.store.migrate import upgrade; upgrade(sys.argv[1]); upgrade(sys.argv[1])"
     environment = {**os.environ, "PYTHONPATH": str(APP)}
     started = [
@@ -78,6 +79,7 @@ async def test_five_processes_that_start_together_migrate_once(empty_database: s
 
 
 async def test_who_waits_for_the_lock_goes_on_when_the_holder_is_gone(empty_database: str) -> None:
+    """REQ-43."""
     await asyncio.to_thread(migrate.upgrade, empty_database)
     holder = await asyncpg.connect(empty_database)
     watcher = await asyncpg.connect(empty_database)

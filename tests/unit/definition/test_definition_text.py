@@ -22,6 +22,7 @@ from kit.definitions import CONTRACTS, HEAD, checked
     ],
 )  # fmt: skip
 def test_a_plain_scalar_is_what_json_says_and_everything_else_is_text(written: str, value: object) -> None:
+    """REQ-24."""
     reading = read_text(f"k: {written}\n")
     assert reading.problems == []
     assert reading.value == {"k": value}
@@ -30,6 +31,7 @@ def test_a_plain_scalar_is_what_json_says_and_everything_else_is_text(written: s
 
 @pytest.mark.parametrize("key", ["on", "no", "2", "true", "null", "1.10", "2024-01-02", "y", "=", "~"])
 def test_a_key_is_always_the_text_that_was_written(key: str) -> None:
+    """REQ-24."""
     assert read_text(f"{key}: 1\n").value == {key: 1}
 
 

@@ -256,6 +256,7 @@ async def test_an_item_that_changes_nothing_is_consumed_all_the_same(world: Make
 
 
 async def test_cancel_stops_the_call_and_ends_the_instance(world: Make) -> None:
+    """REQ-15."""
     w = world(row(tool("a"), tool("b")), Calls(held=["a"]))
     engine = await w.node()
     id, ended = await w.begin(engine)

@@ -29,6 +29,7 @@ def refuse(store: ShelfStore, refused: Callable[[Write], bool]) -> None:
 
 
 async def test_a_fenced_outcome_gives_its_place_back(world: Make) -> None:
+    """REQ-31."""
     w = world(row(tool("a"), tool("b")), Calls(held=["a"]))
     old = await w.node("a", heartbeat=1000.0, max_uncommitted_steps=1)
     await w.begin(old)
@@ -41,6 +42,7 @@ async def test_a_fenced_outcome_gives_its_place_back(world: Make) -> None:
 
 
 async def test_what_is_set_aside_gives_its_place_back(world: Make) -> None:
+    """REQ-31."""
     w = world(row(tool("a"), tool("b")))
     engine = await w.node(max_uncommitted_steps=1)
     refuse(w.stores[0], lambda write: "step.succeeded" in write.records or "step.failed" in write.records)

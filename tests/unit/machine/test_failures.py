@@ -266,6 +266,7 @@ def test_an_end_in_a_handler_stops_what_runs_beside_it() -> None:
 
 
 def test_handler_timeout_stops_a_handler_and_the_next_has_its_own() -> None:
+    """REQ-16."""
     drive = flow("id: a", "id: h", "id: f", "id: g", head=HANDLERS + "\nhandler_timeout: 60s", world=failing(a="ToolError"))
     drive.finish("a")
     drive.pass_time()

@@ -14,6 +14,7 @@ START = "depends_on: []"
 
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_a_join_waits_for_all_its_sources_in_either_order(first: str) -> None:
+    """REQ-08."""
     drive = flow(f"id: a, {START}", f"id: b, {START}", "id: c, depends_on: [a, b]")
     drive.finish(first)
     assert "c" not in drive.running
@@ -201,6 +202,7 @@ def test_an_unhandled_failure_does_not_start_the_joins_behind_it() -> None:
 
 
 def test_a_failed_source_that_a_join_allows_is_handled() -> None:
+    """REQ-08."""
     drive = flow(f"id: a, {START}", "id: j, depends_on: [a], join: all_done", world=failing(a="PermissionDenied")).to_end()
     assert drive.instance.runs["a"].taken == "join"
     assert drive.instance.status == "SUCCESS"

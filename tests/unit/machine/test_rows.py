@@ -100,6 +100,7 @@ def test_next_on_a_failure_goes_on_in_a_row_and_end_completes_it() -> None:
 
 
 def test_one_of_a_group_that_fails_stops_the_row_after_the_others_have_finished() -> None:
+    """REQ-09."""
     drive = flow("id: a, run_parallel: true", "id: b, run_parallel: true", "id: c", world=failing(a="ToolError"))
     drive.finish("a")
     assert drive.instance.phase == "settling"
@@ -109,6 +110,7 @@ def test_one_of_a_group_that_fails_stops_the_row_after_the_others_have_finished(
 
 
 def test_on_a_failure_the_call_beside_it_finishes_and_waits_are_cancelled() -> None:
+    """REQ-09."""
     drive = flow(
         "id: a, run_parallel: true",
         "id: b, run_parallel: true",

@@ -101,6 +101,7 @@ def _asked() -> Drive:
 
 @pytest.mark.parametrize("state", [_running, _retrying, _unknown, _probing, _waiting, _asked])
 def test_a_cancel_ends_a_step_in_every_state(state: object) -> None:
+    """REQ-15."""
     assert callable(state)
     drive: Drive = state()
     drive.cancel()
@@ -192,6 +193,7 @@ def test_the_workflows_timeout_counts_waits_stops_what_runs_and_ends_timed_out()
 
 
 def test_the_workflows_timeout_does_not_cut_handlers() -> None:
+    """REQ-16."""
     drive = flow("id: a", "id: h", head="timeout: 10m\nerror_handler: h")
     drive.finish("a", failed())
     assert ("", "workflow") not in drive.instance.timers

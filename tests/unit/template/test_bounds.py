@@ -34,6 +34,7 @@ SCOPE: dict[str, Any] = {"input": INPUT}
     ],
 )
 def test_no_attribute_of_a_python_object_is_reachable(source: str) -> None:
+    """REQ-27."""
     with pytest.raises(TemplateError, match="not there"):
         compile_value(source).render(SCOPE)
 
@@ -105,6 +106,7 @@ def test_no_attribute_of_a_python_object_is_reachable(source: str) -> None:
     ],
 )
 def test_what_is_not_in_the_language_is_refused_when_compiling(source: str) -> None:
+    """REQ-27."""
     with pytest.raises(TemplateErrors) as caught:
         compile_value(source)
     assert "/work" not in caught.value.message

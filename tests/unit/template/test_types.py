@@ -22,12 +22,14 @@ OTHERS: list[Any] = [{"a": 1}, {}, [], [1, "2"], None, 3.10, True, False, 0, 10*
 
 @pytest.mark.parametrize("value", [*TEXTS, *OTHERS])
 def test_a_single_expression_hands_on_the_value_itself(value: Any) -> None:
+    """REQ-23."""
     for source in ("{{ input.s }}", "{{input.s}}", "{{- input.s -}}", "  {{- input.s -}}  \n", "{{ input['s'] }}"):
         assert render({"v": source}, input={"s": value})["v"] is value
 
 
 @pytest.mark.parametrize("value", TEXTS)
 def test_a_longer_text_is_text(value: str) -> None:
+    """REQ-23."""
     out = render({"m": "id-{{ input.s }}", "n": "{{ input.s }}{{ input.s }}"}, input={"s": value})
     assert out == {"m": "id-" + value, "n": value + value}
 
