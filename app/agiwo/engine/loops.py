@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from agiwo.clock import Clock
 from agiwo.engine.events import Event, Happening, Observe
 from agiwo.ports.store import StoreUnavailable
 
 AFTER_A_FAULT = 0.5  # seconds
+ASK_AGAIN = 0.5  # seconds after which what was cancelled and goes on is cancelled again
+
+
+async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel these until all have ended: what a library in between does with a cancellation must not keep a node from stopping."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=ASK_AGAIN)
 
 
 class Loop:

@@ -17,7 +17,7 @@ from agiwo.engine.attempts import Attempts
 from agiwo.engine.events import Event, Happening, Observe, guarded
 from agiwo.engine.held import ASIDE_AGAIN, Entry, Held
 from agiwo.engine.inbox import UnknownItem, to_report
-from agiwo.engine.loops import Loop
+from agiwo.engine.loops import Loop, end
 from agiwo.engine.outbox import Keeping, Outbox
 from agiwo.engine.subscriptions import Subscriptions
 from agiwo.engine.takeover import Retrieved, has_orders, retrieve, what_was_lost
@@ -168,9 +168,7 @@ class Engine:
                 await self.writer.idle()
         except TimeoutError:
             self._tell(Happening.STORE_LOST, place="writer", message="the last batch was not committed before the node stopped")
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         self._tasks = []
         await self._outbox.stop(self._cancel_grace)
         for told in self._entrusting:

@@ -69,6 +69,8 @@ class RedisLink:
             if time.monotonic() < self._again_at:
                 raise RedisAway("it did not answer a moment ago")
             self._put_off()  # one question at a time tries again
+        asking = asyncio.current_task()
+        cancelled = 0 if asking is None else asking.cancelling()
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await question(self.client)
@@ -76,6 +78,10 @@ class RedisLink:
             self.failed(exc)
             await self._hang_up()
             raise RedisAway(str(exc)) from exc
+        finally:
+            # The client takes some cancellations for its own and goes on: whoever was cancelled here would never end.
+            if asking is not None and asking.cancelling() > cancelled:
+                raise asyncio.CancelledError
         self._works()
         return answer
 

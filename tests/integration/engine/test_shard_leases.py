@@ -127,3 +127,24 @@ async def test_the_keys_of_the_script_stand_in_one_slot_and_end_by_themselves(no
     assert keys
     assert {key[: key.index("}") + 1] for key in keys} == {"{agw:leases}"}
     assert all([await client.pttl(key) > 0 for key in keys])
+
+
+async def test_a_question_that_is_cancelled_at_any_moment_is_cancelled(redis_url: str) -> None:
+    """The client takes some cancellations for its own; a node whose loop asks just then would never stop."""
+    link = RedisLink(redis_url)
+    leases = RedisShardLeases(link)
+    await leases.renew(True)
+    cut = 0
+    for steps in range(40):
+        asking = asyncio.create_task(leases.renew(True))
+        for _ in range(steps % 10):
+            await asyncio.sleep(0)
+        if not asking.cancel():
+            continue
+        await asyncio.wait((asking,))
+        assert asking.cancelled(), steps
+        cut += 1
+    assert cut > 10
+    await leases.renew(True)
+    assert leases.shards is not None
+    await link.close()
