@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,11 @@ from typing import Any
 import asyncpg
 import httpx
 
+from agiwo.machine.view import WAIT_KINDS
 from kit.process import ROOT, Service, free_port
+
+#: What an instance may wait for by its own history.
+WAITS = WAIT_KINDS
 
 STEPS = {
     "running": "{id: report, type: tool_call, tool: debug.sleep, parameters: {seconds: 3600}, timeout: 2h}",
@@ -41,9 +45,9 @@ HEADS = {
 TRIGGERS: dict[str, dict[str, Any]] = {"interrupt": {"interrupt_before": ["send"]}, "pending": {"input": {"amount": 12}}}
 #: The record after which an instance stands where the page finds it, unless it waits or ends by then.
 RECORDS = {
-    "running": "step.started", "outcome": "step.unknown", "signal": "step.waiting", "timer": "step.waiting", "retry": "step.retrying",
-    "callback": "step.waiting", "circuit": "step.queued", "interrupt": "step.queued", "set_aside": "step.waiting", "pending": "step.skipped",
-    "approval": "step.approval_asked", "model_away": "instance.ended", "model_form": "instance.ended",
+    "running": "step.started", "approval": "step.approval_asked", "outcome": "step.unknown", "signal": "step.waiting",
+    "timer": "step.waiting", "retry": "step.retrying", "callback": "step.waiting", "circuit": "step.queued", "interrupt": "step.queued",
+    "set_aside": "step.waiting", "pending": "step.skipped", "model_away": "instance.ended", "model_form": "instance.ended",
 }  # fmt: skip
 
 CONFIGURATION = """\
@@ -70,14 +74,56 @@ def start_service(start: Callable[..., Service], folder: Path, model: str) -> Se
 
 
 def in_trouble(service: Service, database: str, name: str) -> str:
-    """Start the instance of a scene, wait until it stands where it is stuck, and give its id."""
+    """Bring about a scene, wait until it is there, and give the id of its instance ("" if it has none)."""
     with httpx.Client(base_url=service.url, timeout=30) as client:
+        if name == "service":
+            return ""
+        if name == "refused":
+            assert client.post("/v1/workflows/order/trigger", json={"input": {"amonut": 1}}).status_code == 422
+            return ""
         if name == "circuit":
-            instance = _started(client, name)
-            _wait_for(client, instance, "instance.ended")
-        instance = _started(client, name)
+            _wait_for(client, _started(client, name), "instance.ended")
+        instance = _started(client, "timer" if name == "cancelled" else name)
+        if name == "cancelled":
+            client.post(f"/v1/instances/{instance}/cancel", json={"reason": "no longer wanted"}).raise_for_status()
+            return instance
         _wait_for(client, instance, RECORDS[name])
+        if name == "approval":
+            _until(client, "/v1/admin/outbox?state=pending", lambda found: any(_failed(row, instance) for row in found["items"]))
+        elif name == "set_aside":
+            _until(client, f"/v1/instances/{instance}", lambda found: _left(database, instance))
+            asyncio.run(_executed(database, BROKE_NODES, instance))
+            _until(client, f"/v1/instances/{instance}", lambda found: found["waiting_for"][0]["kind"] == "set_aside")
         return instance
+
+
+#: As if node after node had died while it drove an instance.
+BROKE_NODES = "UPDATE agiwo.run SET deaths = 6, due_at = now() WHERE id = $1::uuid AND owner IS NULL RETURNING id"
+
+
+def _failed(row: dict[str, Any], instance: str) -> bool:
+    return row["instance_id"] == instance and row["last_error"] is not None
+
+
+def _left(database: str, instance: str) -> bool:
+    """Whether no node holds the instance any more."""
+    return bool(asyncio.run(_executed(database, "SELECT 1 FROM agiwo.run WHERE id = $1::uuid AND owner IS NULL", instance)))
+
+
+def _until(client: httpx.Client, path: str, there: Callable[[dict[str, Any]], bool]) -> None:
+    """Ask until the answer is as it should be."""
+    for _ in range(5000):
+        if there(client.get(path).raise_for_status().json()):
+            return
+    raise AssertionError(f"{path} stays as it is")
+
+
+async def _executed(database: str, statement: str, instance: str) -> list[Any]:
+    connection = await asyncpg.connect(database)
+    try:
+        return list(await connection.fetch(statement, instance))
+    finally:
+        await connection.close()
 
 
 def _started(client: httpx.Client, name: str) -> str:
@@ -93,16 +139,3 @@ def _wait_for(client: httpx.Client, instance: str, record: str) -> None:
             if line.removeprefix("event: ") == record:
                 return
     raise AssertionError(f"{instance} ended without {record}")
-
-
-async def set_aside(database: str, instance: str) -> None:
-    """As if node after node had died while it drove this instance."""
-    connection = await asyncpg.connect(database)
-    try:
-        await connection.execute("UPDATE agiwo.run SET deaths = 6, due_at = now() WHERE id = $1::uuid", instance)
-    finally:
-        await connection.close()
-
-
-def pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

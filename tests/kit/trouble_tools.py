@@ -1,4 +1,4 @@
-"""Tools that get into the troubles of docs/trouble.md: a payment that nobody hears of again, a courier who calls back, a register that is down."""
+"""Tools that get into the troubles of docs/trouble.md: a transfer without an answer, a courier who calls back, a register that is down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import asyncio
 from agiwo.toolkit import Effect, NetworkError, ToolContext, tool
 
 
-@tool(name="bank.transfer", description="Transfers an amount, and never says so.", effect=Effect.WRITE, parameters={"amount": {"type": "integer"}})
+@tool(
+    name="bank.transfer",
+    description="Transfers an amount, and never says so.",
+    effect=Effect.WRITE,
+    parameters={"amount": {"type": "integer"}},
+)
 async def transfer(amount: int) -> None:
     await asyncio.Event().wait()
 
