@@ -301,6 +301,12 @@ async def shown_once(whole: Whole, path: str, body: dict[str, Any]) -> dict[str,
     return made
 
 
+async def until_told(web: Web) -> None:
+    async with asyncio.timeout(30):
+        while not any(asked.target.startswith("/channel") for asked in web.asked):  # noqa: ASYNC110 - the engine's moment
+            await asyncio.sleep(0.02)
+
+
 async def lived(whole: Whole, web: Web) -> dict[str, str]:
     """Let everything happen that secrets are needed for; gives all of them, also those that were made meanwhile."""
     hidden = {**SECRETS, **CONFIGURED}
@@ -338,6 +344,9 @@ async def lived(whole: Whole, web: Web) -> dict[str, str]:
             await asyncio.sleep(0.02)
             view = (await whole.client.get(view["links"]["self"])).json()
             assert view["ended_at"] is None, view["error"]
+    await until_told(web)
+    told = [json.loads(asked.body)["text"] for asked in web.asked if asked.target.startswith("/channel")]
+    (hidden["link of an approval"],) = {token for text in told for token in re.findall(r"/approve/([\w.~-]+)", text)}
     for path, address in ADDRESSES.items():
         hidden[f"address of {path}"] = token = address.rpartition("/")[2]
         assert (await whole.anonymous.post(f"/v1/callbacks/{token}/heartbeat")).status_code == 200
