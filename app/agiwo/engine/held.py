@@ -104,9 +104,9 @@ class Held:
     """An owned instance. `instance` is the state as decided, `committed` as written; they differ only while a write is in flight."""
 
     __slots__ = (
-        "aside", "begun", "callback_url", "committed", "correlation_key", "ended", "epoch", "gone", "id", "inbox_seen", "instance",
-        "mailbox", "new", "node", "reading",
-        "refusals", "running", "since", "singly", "taken", "tenant", "timer", "timer_due", "watchers", "where", "writing",
+        "aside", "begun", "callback_url", "carrying", "committed", "correlation_key", "ended", "epoch", "gone", "id", "inbox_seen",
+        "instance", "mailbox", "new", "node", "reading", "refusals", "running", "since", "singly", "taken", "tenant", "timer",
+        "timer_due", "watchers", "where", "writing",
     )  # fmt: skip
 
     def __init__(self, node: Node, instance: Instance, epoch: int, where: Circumstances) -> None:
@@ -136,6 +136,7 @@ class Held:
         self.singly = False  # reports are decided one a write, to find the one that the database refuses
         self.aside: str | None = None
         self.gone = False
+        self.carrying = False  # commands are being carried out: what they bring at once is decided after the last of them
 
     @property
     def resting(self) -> bool:
@@ -162,7 +163,7 @@ class Held:
             self._settled([entry])
             return
         self.mailbox.append(entry)
-        if self.writing is None:
+        if self.writing is None and not self.carrying:
             self.pump()
 
     def _attempt_ended(self, attempt: Attempt, outcome: Outcome | ProbeAnswer) -> None:
@@ -329,7 +330,11 @@ class Held:
         elif write.kind is WriteKind.PARK:
             self._leave("parked" if pending.aside is None else "set aside", None)
         else:
-            self._carry_out(pending.commands)
+            self.carrying = True
+            try:
+                self._carry_out(pending.commands)
+            finally:
+                self.carrying = False
             self.pump()
 
     def _settled(self, entries: list[Entry]) -> None:

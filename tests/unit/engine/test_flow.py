@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -210,6 +211,27 @@ async def test_a_wait_for_a_signal_parks_and_the_inbox_wakes_it(world: Make) -> 
     engine.poke(id)
     await w.moments.until(Happening.ENDED)
     assert (w.shelf.ended[id], w.shelf.inbox[id], w.types(id).count("signal.received")) == ("SUCCESS", [], 1)
+
+
+async def test_a_call_that_returns_together_with_its_callback_is_followed_by_the_next_step(world: Make) -> None:
+    """REQ-03: both are decided in one write; there is then nothing left to stop, and the next call has not begun yet."""
+    made = tool("a")
+    w = world(row(lambda index: replace(made(index), callback=3600.0), tool("b")), Calls(held=["a"]))
+    engine = await w.node()
+    id, _ = await w.begin(engine)
+    await w.calls.begun("a")
+    w.stores[0].gate = asyncio.Event()
+    w.shelf.send(id, "signal", {"id": "s1", "event": "other", "payload": 1, "by": "key:x", "channel": "api"})
+    engine.poke(id)
+    await until(lambda: not engine.writer._idle.is_set())
+    w.calls.give("a")
+    await until(lambda: engine._held[id].mailbox)
+    w.shelf.send(id, "callback", {"path": "a", "kind": "result", "result": 7})
+    engine.poke(id)
+    await until(lambda: len(engine._held[id].mailbox) == 2)
+    w.stores[0].gate.set()
+    await w.moments.until(Happening.ENDED)
+    assert (w.shelf.ended[id], w.calls.paths) == ("SUCCESS", ["a", "b"])
 
 
 async def test_an_interrupted_instance_parks_and_goes_on_elsewhere_by_resume(world: Make) -> None:
