@@ -65,7 +65,7 @@ class Service:
             env=clean_environment(**environment),
         )
         self.seen: list[str] = []
-        self.url = self.line_with(READY).partition(READY)[2].strip()
+        self.url = self.line_with(READY).partition(READY)[2].split('"')[0].strip()
 
     def line_with(self, text: str) -> str:
         """The next line of its log that holds `text`; waits for it."""

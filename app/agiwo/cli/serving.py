@@ -10,6 +10,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from http import HTTPStatus
@@ -49,6 +50,8 @@ from agiwo.wiring.world import World, build_world
 
 #: What publishes definitions, and may go on doing so while the service runs.
 Definitions = Callable[[Settings, Services], AbstractAsyncContextManager[None]]
+#: Gets a line for people.
+Say = Callable[[str], None]
 #: Seconds that requests under way have once no new ones are taken.
 LAST_REQUESTS = 5
 #: What the head of a request may have in bytes, and take in seconds until it is whole.
@@ -63,10 +66,12 @@ def serve(
     observe: Observe | None = None,
     loaded: Callable[[Settings], None] | None = None,
     definitions: Definitions | None = None,
+    say: Say | None = None,
     **given: Any,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `observe` hears of all that the engine does, `loaded` is called once when the tools are there and
-    nothing is opened yet, `definitions` publishes before the first request is taken (those of the folder unless given).
+    nothing is opened yet, `definitions` publishes before the first request is taken (those of the folder unless given), `say` gets what a
+    person is told (a terminal shows it as it is; anything else that reads the log gets lines of the log).
 
     Raises CommandEnds if it cannot begin, or cannot go on.
     """
@@ -74,7 +79,8 @@ def serve(
         settings = load_settings(config, **given)
         _check(settings, embedded, insecure_no_auth)
         clock = SystemClock()
-        log = Log(level=settings.log_level, secrets=hidden_texts(settings))
+        log = Log(level=settings.log_level, secrets=hidden_texts(settings), node=settings.node)
+        say = say or _saying(log, clock)
         registry = toolbox(
             settings.tools,
             lambda problem: log.line("warning", problem.message, clock.now()),
@@ -87,11 +93,12 @@ def serve(
         loaded(settings)
     with _listening(settings) as listener, contextlib.ExitStack() as stack:
         logging.getLogger().addHandler(LogBridge(log, clock))
-        database = _embedded(settings, stack) if embedded else None
+        database = _embedded(settings, stack, say) if embedded else None
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 world, url, key = runner.run(_prepared(settings, database, registry, clock))
-                runner.run(_serve(settings, url, key, world, log, clock, listener, observe, definitions or _published, insecure_no_auth))
+                published = definitions or _published(say)
+                runner.run(_serve(settings, url, key, world, log, clock, listener, observe, published, insecure_no_auth, say))
             except SettingsRefused as exc:
                 raise CommandEnds(WRONG_USE, exc.message) from None
             except EmbeddedPostgresError as exc:
@@ -147,8 +154,12 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
         yield listener
 
 
-def _embedded(settings: Settings, stack: contextlib.ExitStack) -> EmbeddedPostgres:
-    database = EmbeddedPostgres(settings.data_dir / "postgres", report=tell)
+def _saying(log: Log, clock: Clock) -> Say:
+    return tell if sys.stderr.isatty() else lambda text: log.said(text, clock.now())
+
+
+def _embedded(settings: Settings, stack: contextlib.ExitStack, say: Say) -> EmbeddedPostgres:
+    database = EmbeddedPostgres(settings.data_dir / "postgres", report=say)
     stack.callback(database.stop)
     return database
 
@@ -186,6 +197,7 @@ async def _serve(
     observe: Observe | None,
     definitions: Definitions,
     insecure_no_auth: bool,
+    say: Say,
 ) -> None:
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(postgres_storage(settings, url, clock, log))
@@ -205,21 +217,25 @@ async def _serve(
         )
         if settings.host in ("0.0.0.0", "::") and settings.public_url is None:
             log.line("warning", f"AGIWO_PUBLIC_URL is not set: links in mails begin with {settings.url}", clock.now())
-        server = _Server(app, listener, settings.url)
+        server = _Server(app, listener, settings.url, say)
         log.line("info", "serving", clock.now(), url=settings.url, node=settings.node)
         await server.run_until_told()
         log.line("info", "leaving", clock.now(), node=settings.node)
 
 
-@asynccontextmanager
-async def _published(settings: Settings, services: Services) -> AsyncIterator[None]:
+def _published(say: Say) -> Definitions:
     """The definitions of the folder, published once."""
-    folder = settings.workflows_dir or Path("workflows")
-    if folder.is_dir():
-        await publish_files(services, definitions_in(folder), settings.tenant, tell)
-    elif settings.workflows_dir is not None:
-        raise SettingsRefused(f"the folder of workflows {folder} does not exist")
-    yield
+
+    @asynccontextmanager
+    async def published(settings: Settings, services: Services) -> AsyncIterator[None]:
+        folder = settings.workflows_dir or Path("workflows")
+        if folder.is_dir():
+            await publish_files(services, definitions_in(folder), settings.tenant, say)
+        elif settings.workflows_dir is not None:
+            raise SettingsRefused(f"the folder of workflows {folder} does not exist")
+        yield
+
+    return published
 
 
 class _Protocol(HttpToolsProtocol):
@@ -288,7 +304,7 @@ class _Protocol(HttpToolsProtocol):
 class _Server(uvicorn.Server):
     """uvicorn in our own loop; signals end it and nothing more, so that the engine can be drained after the last request."""
 
-    def __init__(self, app: FastAPI, listener: socket.socket, url: str) -> None:
+    def __init__(self, app: FastAPI, listener: socket.socket, url: str, say: Say) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -304,6 +320,7 @@ class _Server(uvicorn.Server):
         )
         self._listener = listener
         self._url = url
+        self._say = say
 
     async def run_until_told(self) -> None:
         """Serve until SIGINT or SIGTERM; they stay ours until the process ends, so that a second one does not cut the drain short."""
@@ -314,7 +331,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        tell(f"Agiwo is ready at {self._url}")
+        self._say(f"Agiwo is ready at {self._url}")
 
 
 def _version() -> str:

@@ -259,7 +259,8 @@ class Attempts:
         self._count(attempt)
         if self._observe is not None and not attempt.probe:
             seconds = self._loop.time() - attempt.began if attempt.task is not None else 0.0
-            data = {"step": attempt.call.step.id, "kind": attempt.call.step.kind.value, "outcome": outcome, "seconds": seconds}
+            step = attempt.call.step
+            data = {"step": step.id, "kind": step.kind.value, "tool": step.tool, "outcome": outcome, "seconds": seconds}
             self._tell(Happening.ATTEMPT_RETURNED, attempt, data)
         attempt.report(attempt, outcome)
 

@@ -20,7 +20,7 @@ class Happening(StrEnum):
     # an instance
     COMMITTED = "committed"  # a decision is durable, its commands are not yet carried out [records, kind, status]
     ATTEMPT_STARTED = "attempt_started"  # the call is about to be made [step, kind]
-    ATTEMPT_RETURNED = "attempt_returned"  # the call has an outcome, which is not yet committed [step, kind, outcome, seconds]
+    ATTEMPT_RETURNED = "attempt_returned"  # the call has an outcome, which is not yet committed [step, kind, tool, outcome, seconds]
     ATTEMPT_FENCED = "attempt_fenced"  # it did not stop within its grace and goes on by itself [step, reason]
     STRAGGLER_RETURNED = "straggler_returned"  # what a fenced attempt gave at last, and nobody takes [outcome]
     ENDED = "ended"  # [status, seconds, error]

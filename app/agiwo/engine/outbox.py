@@ -177,4 +177,6 @@ class Outbox:
     def _tell(self, name: Happening, item: OutboxItem, more: Mapping[str, object]) -> None:
         if self._observe is not None:
             data = {"id": str(item.id), "instance": item.instance, "kind": item.kind, "target": item.target, "tries": item.tries, **more}
+            if (trace_id := item.body.get("trace_id")) is not None:
+                data["trace_id"] = trace_id
             self._observe(Event(name, self._clock.now(), data=data))

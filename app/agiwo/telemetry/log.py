@@ -48,11 +48,12 @@ LEVELS: Mapping[Happening, int] = {
 
 
 class Log:
-    """Writes log lines to `stream`; `level` is a name of the logging module, `secrets` are texts that must not appear."""
+    """Writes log lines to `stream`, each with `node`; `level` is a name of the logging module, `secrets` are texts that never appear."""
 
-    def __init__(self, stream: TextIO | None = None, level: str = "INFO", secrets: Iterable[str] = ()) -> None:
+    def __init__(self, stream: TextIO | None = None, level: str = "INFO", secrets: Iterable[str] = (), node: str | None = None) -> None:
         self._level = logging.getLevelNamesMapping()[level.upper()]
         self._secrets = tuple(secrets)
+        self._always: dict[str, Any] = {} if node is None else {"node": node}
         processors: list[Any] = [self._redact, _render]
         self._logger = structlog.wrap_logger(
             structlog.WriteLogger(stream or sys.stderr),
@@ -65,6 +66,8 @@ class Log:
     def observe(self, event: Event) -> None:
         """Write the line of an engine's event."""
         level = LEVELS[event.name]
+        if event.name is Happening.COMMITTED and any(record.type == "instance.started" for record in event.data["records"]):
+            self._write(logging.INFO, "instance_started", {"at": rfc3339(event.at), **_place(event.where, None, None)})
         if event.name is Happening.ATTEMPT_RETURNED and isinstance(event.data.get("outcome"), Failed):
             level = logging.WARNING
         if level < self._level:
@@ -95,10 +98,16 @@ class Log:
         """Write any other line: of the service's start, of a request."""
         self._write(logging.getLevelNamesMapping()[level.upper()], message, {"at": rfc3339(at), **fields})
 
-    def _write(self, level: int, event: str, line: dict[str, Any]) -> None:
+    def said(self, message: str, at: float) -> None:
+        """Write what a person at a terminal would be told, whatever the level is: that the service is ready."""
+        self._write(logging.INFO, message, {"at": rfc3339(at)}, always=True)
+
+    def _write(self, level: int, event: str, line: dict[str, Any], *, always: bool = False) -> None:
         # A stream that is closed or full must not fail what is reported on.
         with contextlib.suppress(OSError, ValueError):
-            self._logger.bind(level=logging.getLevelName(level).lower()).log(level, event, **_free(line))
+            self._logger.bind(level=logging.getLevelName(level).lower()).log(
+                max(level, self._level) if always else level, event, **_free({**self._always, **line})
+            )
 
     def _redact(self, logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         # Made plain first: what is hidden must be what is written.

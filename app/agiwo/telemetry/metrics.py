@@ -5,15 +5,18 @@ No label holds a value of which there may be many: no instance, no path, no tena
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from agiwo.engine.events import Event, Happening
 from agiwo.engine.usage import OK, usage_rows
 from agiwo.errors import TREE
 from agiwo.machine.reports import Failed, NotBegun, Stopped
+from agiwo.ports.limits import LimitSource
 
 SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)
 COMMIT_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0)
@@ -28,8 +31,8 @@ class Metrics:
         make: dict[str, Any] = {"registry": self.registry}
         self._ended = Counter("agiwo_instances_ended", "Instances that have ended, by workflow and status.", ("workflow", "status"), **make)
         self._life = Histogram("agiwo_instance_seconds", "From trigger to end.", ("workflow",), buckets=SECONDS, **make)
-        self._attempts = Counter("agiwo_attempts", "Calls that have an outcome.", ("kind", "outcome"), **make)
-        self._calls = Histogram("agiwo_attempt_seconds", "Duration of calls.", ("kind",), buckets=SECONDS, **make)
+        self._attempts = Counter("agiwo_attempts", "Calls that have an outcome, by tool.", ("kind", "tool", "outcome"), **make)
+        self._calls = Histogram("agiwo_attempt_seconds", "Duration of calls, by tool.", ("kind", "tool"), buckets=SECONDS, **make)
         self._fenced = Counter("agiwo_attempts_fenced", "Calls that did not stop within their grace.", **make)
         self._records = Counter("agiwo_records", "Records of the history, by type.", ("type",), **make)
         self._batches = Histogram("agiwo_write_batch_size", "Instances in one commit.", buckets=BATCHES, **make)
@@ -66,6 +69,10 @@ class Metrics:
         """Show a number that is read when it is asked for: instances held, writes waiting."""
         Gauge(name, text, registry=self.registry).set_function(value)
 
+    def limits(self, source: LimitSource) -> None:
+        """Show every limit of this node, what is taken of it and what waits for it, as it stands when it is asked for."""
+        self.registry.register(_Limits(source))
+
     def observe(self, event: Event) -> None:
         """Count an engine's event."""
         count = self._counting.get(event.name)
@@ -84,8 +91,9 @@ class Metrics:
         if isinstance(outcome, Failed):
             # Tools name errors of their own, of which there may be any number.
             word = outcome.failure.type if outcome.failure.type in TREE else "ToolError"
-        self._attempts.labels(event.data["kind"], word).inc()
-        self._calls.labels(event.data["kind"]).observe(event.data["seconds"])
+        kind, tool = event.data["kind"], event.data.get("tool") or ""
+        self._attempts.labels(kind, tool, word).inc()
+        self._calls.labels(kind, tool).observe(event.data["seconds"])
 
     def _on_committed(self, event: Event) -> None:
         for record in event.data["records"]:
@@ -104,3 +112,23 @@ class Metrics:
 
     def _on_not_delivered(self, event: Event) -> None:
         self._deliveries.labels(event.data["kind"], "gave_up" if event.data["gave_up"] else "put_off").inc()
+
+
+class _Limits(Collector):
+    """Limits as three gauges, by name."""
+
+    def __init__(self, source: LimitSource) -> None:
+        self._source = source
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        yield GaugeMetricFamily("agiwo_limit", "What this node may have at once, by limit.", labels=("name",))
+        yield GaugeMetricFamily("agiwo_limit_in_use", "What is taken of a limit on this node.", labels=("name",))
+        yield GaugeMetricFamily("agiwo_limit_queued", "What waits for a limit on this node.", labels=("name",))
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        shown = list(self.describe())
+        for state in self._source():
+            for family, value in zip(shown, (state.limit, state.in_use, state.queued), strict=True):
+                if value is not None:
+                    family.add_metric((state.name,), value)
+        yield from shown

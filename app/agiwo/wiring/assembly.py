@@ -115,6 +115,7 @@ async def running(
             leases=None if shared is None else shared.leases,
             observe=to_all(*(one for one in (log.observe, metrics.observe, told, observe) if one is not None)),
         )
+        limits = limits_of(engine, calls.threads, calls.processes, world.profiles)
         services = build_services(
             engine=engine,
             records=storage.records,
@@ -122,7 +123,7 @@ async def running(
             queries=storage.queries,
             oversight=storage.oversight,
             refused=log.refused,
-            limits=limits_of(engine, calls.threads, calls.processes, world.profiles),
+            limits=limits,
             answered=storage.answered,
             keys=storage.keys,
             breakers=calls.breakers,
@@ -144,6 +145,7 @@ async def running(
         signals.signalling = services.signalling
         metrics.gauge("agiwo_instances_held", "Instances in memory.", lambda: engine.load)
         metrics.gauge("agiwo_circuits_open", "Circuits that let no call through, or only a probe.", calls.breakers.standing)
+        metrics.limits(limits)
         if shared is not None:
             shared.show(metrics)
         await engine.start()

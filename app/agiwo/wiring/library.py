@@ -72,7 +72,7 @@ class Agiwo:
 
     async def __aenter__(self) -> Self:
         settings, clock = self._settings, SystemClock()
-        log = Log(level=settings.log_level, secrets=hidden_texts(settings))
+        log = Log(level=settings.log_level, secrets=hidden_texts(settings), node=settings.node)
         registry = toolbox(
             self._modules,
             lambda problem: log.line("warning", problem.message, clock.now()),

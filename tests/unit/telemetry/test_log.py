@@ -69,7 +69,7 @@ def test_every_event_becomes_one_line_and_some_number() -> None:
         assert (line.get("path"), line.get("attempt")) == (event.path, event.attempt)
     text = generate_latest(metrics.registry).decode()
     assert 'agiwo_instances_ended_total{status="SUCCESS",workflow="flow"} 1.0' in text
-    assert 'agiwo_attempts_total{kind="tool_call",outcome="stopped"} 1.0' in text
+    assert 'agiwo_attempts_total{kind="tool_call",outcome="stopped",tool=""} 1.0' in text
     assert 'agiwo_records_total{type="step.started"} 1.0' in text
 
 
@@ -122,6 +122,6 @@ def test_errors_that_tools_name_make_no_series_of_their_own() -> None:
         outcome = Failed(Failure(type, "m"))
         metrics.observe(Event(Happening.ATTEMPT_RETURNED, AT, WHERE, "a", 1, {"kind": "tool_call", "outcome": outcome, "seconds": 0.5}))
     text = generate_latest(metrics.registry).decode()
-    assert 'agiwo_attempts_total{kind="tool_call",outcome="Timeout"} 1.0' in text
-    assert 'agiwo_attempts_total{kind="tool_call",outcome="ToolError"} 2.0' in text
+    assert 'agiwo_attempts_total{kind="tool_call",outcome="Timeout",tool=""} 1.0' in text
+    assert 'agiwo_attempts_total{kind="tool_call",outcome="ToolError",tool=""} 2.0' in text
     assert "E-47" not in text

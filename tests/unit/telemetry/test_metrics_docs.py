@@ -14,7 +14,9 @@ PAGE = ROOT / "docs/operations.md"
 
 def declared() -> dict[str, str]:
     """Every number by its name, with what it counts: those of Metrics, and those that wiring shows."""
-    found = {family.name: family.documentation for family in Metrics().registry.collect()}
+    metrics = Metrics()
+    metrics.limits(lambda: ())
+    found = {family.name: family.documentation for family in metrics.registry.collect()}
     for path in (ROOT / "app/agiwo").rglob("*.py"):
         found |= dict(re.findall(r'(?:gauge|Gauge|Counter|Histogram)\(\s*"(agiwo_[a-z_]+)",\s*"([^"]+)"', path.read_text("utf-8")))
     return dict(sorted(found.items()))

@@ -45,7 +45,7 @@ def serve_child(
     serve(
         config, True, False, loaded=loaded, definitions=_followed, observe=_observe,
         host="127.0.0.1", port=port, data_dir=data_dir, workflows_dir=folder, tools=tools, tools_dir=tools_dir,
-        drain=drain, log_level=log_level,
+        drain=drain, log_level=log_level, say=tell,
     )  # fmt: skip
 
 
