@@ -5,7 +5,7 @@ tools=$1
 cd "$(dirname "$0")/.."
 
 "$tools/hadolint" Dockerfile
-"$tools/check-jsonschema" --builtin-schema vendor.compose-spec docker-compose.yml
+"$tools/check-jsonschema" --builtin-schema vendor.compose-spec docker-compose.yml deploy/second-node.yaml
 "$tools/yamllint" --strict \
     --config-data '{extends: default, rules: {line-length: {max: 140}, document-start: disable, braces: {max-spaces-inside: 1}, comments: {min-spaces-from-content: 1}}}' \
-    docker-compose.yml workflows
+    docker-compose.yml deploy workflows
