@@ -13,11 +13,11 @@ import pytest
 
 from agiwo.api import create_app
 from agiwo.clock import SystemClock
-from agiwo.errors import Conflict, Unauthenticated
+from agiwo.errors import Conflict, InvalidInput, Unauthenticated
 from agiwo.ports.keys import StoredKey
 from agiwo.ports.store import StoreUnavailable
 from agiwo.service.callers import ADMIN, ApiKey, ApiKeys, Caller
-from agiwo.service.changes import PLAIN
+from agiwo.service.changes import PLAIN, Change
 from agiwo.service.keyring import KeyRing, id_in
 from agiwo.service.keys import Keys
 from agiwo.store.keys import PostgresKeys
@@ -51,7 +51,7 @@ class Site:
         self.keys = Keys(self.store, PostgresRecords(self.pool, self.clock), self.clock, Random(3), ApiKeys())
         self.ring = KeyRing(ApiKeys(), self.store, self.clock)
 
-    async def key(self, name: str, lasts: float | None = None, roles: tuple[str, ...] = ("viewer",)) -> tuple[StoredKey, str]:
+    async def key(self, name: str, lasts: float | None = None, roles: tuple[str, ...] = (ADMIN,)) -> tuple[StoredKey, str]:
         key, text = await self.keys.create(ADMIN_CALLER, name, roles, lasts, PLAIN)
         assert text is not None
         return key, text
@@ -159,7 +159,7 @@ async def test_keys_are_listed_newest_first_page_by_page_and_by_tenant(world: Wo
 
 async def test_a_revoked_key_stops_within_seconds_on_a_node_that_has_just_seen_it(site: Site) -> None:
     key, text = await site.key("a")
-    assert await site.ring.caller(f"Bearer {text}") == Caller("default", "key:a", frozenset({"viewer"}))
+    assert await site.ring.caller(f"Bearer {text}") == Caller("default", "key:a", frozenset({ADMIN}))
     await site.keys.revoke(ADMIN_CALLER, key.id, PLAIN)
     site.clock.ahead += 2.1
     assert await site.refusal(text) == "key_revoked"
@@ -272,3 +272,15 @@ async def deeds(database: str, action: str, column: str = "object") -> list[str]
         return [row[0] for row in await connection.fetch(f"SELECT {column} FROM agiwo.audit WHERE action = $1", action)]
     finally:
         await connection.close()
+
+
+@pytest.mark.parametrize("roles", [("viewer",), ("author", "operator"), ("athor",)])
+@pytest.mark.parametrize("dry", [False, True])
+async def test_a_first_key_that_could_make_no_other_is_refused_and_shuts_nobody_out(site: Site, roles: tuple[str, ...], dry: bool) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await site.keys.create(ADMIN_CALLER, "ci", roles, None, Change(dry=dry))
+    (problem,) = refused.value.problems
+    assert (problem.code, problem.pointer, problem.found, problem.expected) == ("first_key", "/roles", ", ".join(roles), ADMIN)
+    assert await site.ring.open()
+    await site.key("boss")
+    await site.key("ci", roles=roles)

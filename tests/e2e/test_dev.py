@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -218,3 +219,18 @@ def test_dev_ends_where_the_tools_cannot_be_loaded_at_its_start(project: Path) -
     done = agiwo("dev", "--tools", "my_tools.py", "--port", str(free_port()), cwd=project)
     assert done.status == 1
     assert "my_tools.py cannot be imported" in done.err and "Traceback" not in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("fault", ["port", "configuration"])
+def test_a_service_that_cannot_begin_says_why_and_nothing_else(fault: str, project: Path) -> None:
+    (project / "hooks.yaml").write_text("hooks: {shop: {secret: 'env:NOT_THERE', workflow: greet}}")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1] if fault == "port" else free_port()
+        more = ("--config", "hooks.yaml") if fault == "configuration" else ()
+        done = agiwo("dev", "--tools", "my_tools.py", "--port", str(port), *more, cwd=project)
+    assert done.status > 0 and {"port": "Address already in use", "configuration": "NOT_THERE"}[fault] in done.err
+    assert "Fatal" not in done.err and "Traceback" not in done.err and "status -" not in done.err, done.err

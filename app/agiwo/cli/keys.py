@@ -20,9 +20,10 @@ from agiwo.cli.screen import FAILED, NOT_REACHED, WRONG_USE, CommandEnds, give, 
 from agiwo.clock import SystemClock
 from agiwo.definition import durations
 from agiwo.errors import ServiceError
+from agiwo.names import nearest
 from agiwo.ports.keys import StoredKey
 from agiwo.ports.store import StoreUnavailable
-from agiwo.service.callers import ADMIN, Caller
+from agiwo.service.callers import ADMIN, ROLES, Caller
 from agiwo.service.changes import Change
 from agiwo.service.keys import OVERLAP, Keys, key_view
 from agiwo.settings import Settings, load_settings
@@ -189,6 +190,9 @@ def _show_made(made: Mapping[str, Any], as_json: bool) -> None:
         give(made)
         return
     ends = f" until {made['expires_at']}" if made["expires_at"] else ""
+    for role in made["roles"]:
+        if role not in ROLES and (near := nearest(role, ROLES)) is not None:
+            tell(f"{role} is a role of your own, which brings nothing along by itself; if {near} was meant, revoke this key")
     tell(f"the key {made['name']} ({', '.join(made['roles'])}) works{ends}; its id is {made['key_id']}. It is shown this once:")
     say(made["key"])
 

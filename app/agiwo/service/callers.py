@@ -18,6 +18,9 @@ AUTHOR, OPERATOR, APPROVER = "author", "operator", "approver"
 #: Who sees that things are and how they ended; who also sees what went in and came out. Every valid key is a viewer.
 VIEWER, PAYLOAD_VIEWER = "viewer", "payload_viewer"
 
+#: The roles that mean something by themselves; any other is one of the operator's.
+ROLES = (VIEWER, PAYLOAD_VIEWER, AUTHOR, OPERATOR, APPROVER, ADMIN)
+
 #: What each role brings along.
 IMPLIED: Mapping[str, frozenset[str]] = {
     ADMIN: frozenset({AUTHOR, OPERATOR, APPROVER, PAYLOAD_VIEWER}),

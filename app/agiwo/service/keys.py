@@ -43,10 +43,15 @@ class Keys:
     ) -> tuple[StoredKey, str | None]:
         """A new key that lasts so many seconds (None: until it is revoked), and its text; no text if the change is dry.
 
-        Raises Denied for a caller who is no admin, InvalidInput for a bad name or role, Conflict (`key_exists`) if a live key has the name.
+        Raises Denied for a caller who is no admin, InvalidInput for a bad name or role, or a first key that is no admin's, Conflict
+        (`key_exists`) if a live key has the name.
         """
         caller.need(ADMIN)
         _check(name, roles)
+        if ADMIN not in roles and not self._configured.configured and not await self._keys.any():
+            message = "the first key must be an admin: with it the service asks for keys, and nobody could make another"
+            problem = Problem("first_key", message, "/roles", found=", ".join(roles)[:80], expected=ADMIN)
+            raise InvalidInput("the key cannot be made", problems=[problem])
         now = self._clock.now()
         if self._configured.has_name(caller.tenant, name):
             raise Conflict(f"a configured key is called {name}", code="key_exists", present_status="configured", actions=[])

@@ -55,8 +55,9 @@ def _wait_for_line() -> None:
 
 
 def _end_with_owner() -> None:
+    # By the descriptor: the lock of `sys.stdin` in the hands of a daemon thread kills the interpreter at its end.
     with suppress(OSError):
-        while sys.stdin.buffer.read(1):
+        while os.read(0, 1):
             pass
     os.kill(os.getpid(), signal.SIGTERM)
 
