@@ -84,12 +84,16 @@ class JoinKind(StrEnum):
     @property
     def counts(self) -> bool:
         """Whether so many successes are enough, whatever becomes of the other sources."""
-        return self in (JoinKind.ANY, JoinKind.AT_LEAST)
+        return self is _ANY or self is _AT_LEAST
 
     @property
     def allows_failed(self) -> bool:
         """Whether a failed source may count as handled: somebody waits for it whatever happens, or does not need it."""
         return self is JoinKind.ALL_DONE or self.counts
+
+
+#: Joins are looked at in every decision, and Python 3.11 finds the member of an enumeration slowly.
+_ANY, _AT_LEAST = JoinKind.ANY, JoinKind.AT_LEAST
 
 
 @dataclass(frozen=True, slots=True)

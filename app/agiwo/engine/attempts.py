@@ -373,6 +373,8 @@ class _TooLarge(ValueRefused):
 
 
 def _keepable(value: JSON) -> None:
+    if value is None:
+        return
     check(value)
     if (found := size(value)) > MAX_VALUE:
         raise _TooLarge(f"it has {found:,} bytes as JSON, and one value may have {MAX_VALUE:,}")

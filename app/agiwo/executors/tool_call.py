@@ -80,7 +80,7 @@ class ToolCalls:
         try:
             tool = self._tool(call)
             arguments = lent.fill(call.arguments, call.secrets)
-            context = replace(self._context(call, where, lent, call.timeout), heartbeat=_signing(where, lent), callback=urls)
+            context = self._context(call, where, lent, call.timeout, urls)
             if tool.isolated or call.step.isolated:
                 result = await self._processes.call(tool, arguments, context)
             elif tool.sync:
@@ -113,7 +113,9 @@ class ToolCalls:
         except NotFound as exc:
             raise StepError(f"{exc.message} on this node", type="NotFound", not_done=True) from None
 
-    def _context(self, call: StartAttempt | StartProbe, where: Circumstances, lent: Lent, seconds: float) -> ToolContext:
+    def _context(
+        self, call: StartAttempt | StartProbe, where: Circumstances, lent: Lent, seconds: float, urls: CallbackUrls | None = None
+    ) -> ToolContext:
         return ToolContext(
             instance_id=str(where.instance_id),
             workflow=where.workflow,
@@ -129,6 +131,8 @@ class ToolCalls:
             connections=self._connections.seen_by(where.tenant, call.step.tool or ""),
             secrets=lent,
             log=partial(self._line, where, call, lent),
+            heartbeat=_signing(where, lent),
+            callback=urls,
             tell=no_channel if self._tell is None else partial(self._tell, where.tenant),
             signals=None if self._signals is None else _sending(partial(self._signals, where, call.path), lent),
         )

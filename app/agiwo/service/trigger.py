@@ -176,7 +176,7 @@ class Triggering:
         for _ in range(TRIES):
             started = await self._begun(caller, call, ended)
             if started is not None:
-                return replace(started, deprecated=deprecated)
+                return replace(started, deprecated=True) if deprecated else started
         raise NotFound(f"the versions of {call.workflow!r} are being deleted", code="version_not_found")
 
     async def _begun(self, caller: Caller, call: TriggerCall, ended: Ended | None) -> Started | None:
