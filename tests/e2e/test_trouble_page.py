@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -131,6 +132,9 @@ def ran(troubled: Troubled, instance: str, commands: list[str], cwd: Path) -> st
 @pytest.mark.parametrize("scene", list(dict.fromkeys(asked.scene for asked in ASKED)))
 @pytest.mark.timeout(180)
 def test_what_the_page_says_of_a_trouble_is_what_is_seen(troubled: Troubled, scene: str, tmp_path: Path) -> None:
+    programs = {name for asked in ASKED if asked.scene == scene for name in ("curl", "jq") if any(name in line for line in asked.commands)}
+    if missing := [name for name in sorted(programs) if shutil.which(name) is None]:
+        pytest.skip(f"the commands of this section need {' and '.join(missing)}, which are not installed here")
     instance = trouble.in_trouble(troubled.service, troubled.database, scene)
     for asked in (asked for asked in ASKED if asked.scene == scene):
         if asked.commands[0].startswith('curl -s "$AGIWO/v1/admin/outbox?state=pending"') and "redeliver" in asked.promised:
