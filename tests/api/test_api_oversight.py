@@ -123,6 +123,12 @@ async def test_invariants_hold_and_a_broken_one_is_named(world: World, module_da
         assert not bad["hold"]
         assert list(broken) == ["no_approval_outlives_its_instance"]
         assert "people may still answer" in broken["no_approval_outlives_its_instance"]["meaning"]
+        other = await world.run("report", input={"week": "4b"})
+        await connection.execute("UPDATE agiwo.run SET due_at = 'infinity' WHERE id = $1", other["instance_id"])
+        await connection.execute("UPDATE agiwo.instance SET waiting_for = NULL WHERE id = $1", other["instance_id"])
+        checks = {check["name"]: check for check in (await world.client.get("/v1/admin/invariants")).json()["checks"]}
+        assert checks["nobody_waits_for_nothing"]["broken_by"] == [other["instance_id"]]
+        await world.client.post(f"/v1/instances/{other['instance_id']}/cancel", json={})
     finally:
         await connection.execute("DELETE FROM agiwo.approval WHERE instance_id = $1", view["instance_id"])
         await connection.close()

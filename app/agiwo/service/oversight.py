@@ -24,6 +24,7 @@ PROMISES: Mapping[str, str] = {
     "no_live_row_of_an_ended_instance": "an instance that has ended is still held by a node",
     "no_approval_outlives_its_instance": "people may still answer a question of an instance that is over",
     "no_gap_in_a_history": "the history of one of the newest instances misses a number or has one twice",
+    "nobody_waits_for_nothing": "an instance runs, no node holds it, and neither a time nor anybody will move it",
 }
 
 

@@ -29,6 +29,7 @@ CHECKS = {
     "no_live_row_of_an_ended_instance": "find_ended_with_a_live_row",
     "no_approval_outlives_its_instance": "find_pending_without_a_life",
     "no_gap_in_a_history": "find_gaps_in_histories",
+    "nobody_waits_for_nothing": "find_waiting_for_nothing",
 }
 #: The durations that a summary tells, as parts of the whole.
 PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -66,3 +66,16 @@ WITH newest AS MATERIALIZED (
     FROM newest n JOIN agiwo.history h ON h.shard = n.shard AND h.instance_id = n.id
 )
 SELECT DISTINCT id FROM numbered WHERE first_seq <> before + 1 LIMIT $1::int;
+
+-- name: find_waiting_for_nothing
+-- Of the newest instances that run and that no node holds, those that wait for no time and of which nothing says what else they wait for.
+WITH newest AS MATERIALIZED (
+    SELECT i.shard, i.id, i.waiting_for
+    FROM agiwo.instance i
+    WHERE i.tenant = $2::text AND i.status = 'RUNNING'
+    ORDER BY i.id DESC
+    LIMIT 20000
+)
+SELECT n.id FROM newest n JOIN agiwo.run r ON r.shard = n.shard AND r.id = n.id
+WHERE n.waiting_for IS NULL AND r.owner IS NULL AND r.due_at = 'infinity'
+LIMIT $1::int;
