@@ -98,6 +98,8 @@ def _step_line(step: Mapping[str, Any], width: int) -> str:
         line += f", run {step['iteration']}"
     if step.get("duration") is not None:
         line += f", {step['duration']:.2f} s"
+    if marks := step.get("marks"):
+        line += f", {', '.join(marks)}"
     if step.get("error"):
         line += f": {failure_text(step['error'])}"
     elif step["status"] == "SUCCESS":

@@ -80,7 +80,8 @@ class Connections:
             raise StepError(why, type="PermissionDenied", not_done=True)
         if spec is None:
             near = nearest(name, self.names())
-            hint = f"; did you mean {near!r}?" if near is not None else f"; there are: {', '.join(self.names()) or 'none'}"
+            there = f"there are: {', '.join(names)}" if (names := self.names()) else "none is configured; see docs/configuration.md"
+            hint = f"; did you mean {near!r}?" if near is not None else f"; {there}"
             raise StepError(f"there is no connection {name!r}{hint}", type="NotFound", not_done=True)
         if kinds and spec.kind not in kinds:
             expected = " or ".join(kinds)

@@ -26,6 +26,12 @@ _BYTES, _LEAST, _MOST = 32, 24, 64
 #: Seconds for a whole delivery, and bytes of an answer that are read.
 WITHIN, MOST_READ = 20.0, 64_000
 LONGEST_ID = 255
+#: What the library says of a time, in our words.
+_TIMES = {
+    "Invalid Signature Headers": "webhook-timestamp is no number of seconds since 1970",
+    "Message timestamp too old": "webhook-timestamp is more than five minutes ago: sign each try anew, and look at the clocks",
+    "Message timestamp too new": "webhook-timestamp is more than five minutes ahead: look at the clocks",
+}
 
 
 def new_secret() -> str:
@@ -56,18 +62,26 @@ def signed(id: str, at: float, body: bytes, keys: Sequence[str]) -> dict[str, st
     return {"webhook-id": id, "webhook-timestamp": str(int(at)), "webhook-signature": " ".join(signatures)}
 
 
-def signer_of(headers: Mapping[str, str], body: bytes, keys: Sequence[str]) -> str | None:
-    """The message's id if one of the keys signed it within the last five minutes, else None."""
+class NotSigned(Exception):
+    """Nobody whom we know has signed this message; it says what to look at."""
+
+
+def signer_of(headers: Mapping[str, str], body: bytes, keys: Sequence[str]) -> str:
+    """The message's id, if one of the keys signed it within the last five minutes. Raises NotSigned."""
     given = {name: headers.get(name, "") for name in ("webhook-id", "webhook-timestamp", "webhook-signature")}
-    if not 0 < len(given["webhook-id"]) <= LONGEST_ID or len(given["webhook-signature"]) > 4096:
-        return None
+    if missing := [name for name, value in given.items() if not value]:
+        raise NotSigned(f"the message is not signed: {', '.join(missing)} not there")
+    if len(given["webhook-id"]) > LONGEST_ID or len(given["webhook-signature"]) > 4096:
+        raise NotSigned(f"webhook-id has at most {LONGEST_ID} characters, webhook-signature 4096")
+    why = "no secret of this address made the signature; it is made over webhook-id, webhook-timestamp and the body, byte by byte"
     for key in keys:
         try:
             Webhook(key).verify(body, given, json_parse=False)
-        except (WebhookVerificationError, ValueError):  # a signature or a body that is no text at all
+        except (WebhookVerificationError, ValueError) as exc:  # a signature or a body that is no text at all
+            why = _TIMES.get(str(exc), why)
             continue
         return given["webhook-id"]
-    return None
+    raise NotSigned(why)
 
 
 async def post_signed(

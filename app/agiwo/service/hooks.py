@@ -13,7 +13,7 @@ from uuid import UUID
 
 from agiwo.clock import Clock
 from agiwo.errors import Denied, InvalidInput, NotFound, Problem, TemplateError, Unauthenticated
-from agiwo.outbound.signatures import signer_of
+from agiwo.outbound.signatures import NotSigned, signer_of
 from agiwo.ports.answered import CallKey
 from agiwo.ports.queries import Approval
 from agiwo.service.approvals import Approvals, Verdict
@@ -202,9 +202,10 @@ def _signed(sources: Mapping[str, S], name: str, kind: str, headers: Mapping[str
     source = sources.get(name)
     if source is None:
         raise NotFound(f"there is no such {kind}", code=f"{kind}_not_found")
-    message = signer_of(headers, body, source.secrets)
-    if message is None:
-        raise Unauthenticated("the signature is none of ours, or older than five minutes", code="bad_signature")
+    try:
+        message = signer_of(headers, body, source.secrets)
+    except NotSigned as exc:
+        raise Unauthenticated(str(exc), code="bad_signature") from None
     return CallKey(source.tenant, f"{kind} {name}", message)
 
 

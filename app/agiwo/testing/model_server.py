@@ -384,7 +384,10 @@ def main() -> None:
     options.add_argument("--port", type=int, default=0, help="0 (the default) takes a free one")
     options.add_argument("--api-key", help="ask for this key; without it every request is served")
     given = options.parse_args()
-    asyncio.run(serve(given.port, given.api_key))
+    try:
+        asyncio.run(serve(given.port, given.api_key))
+    except OSError as exc:  # most often the port is taken
+        raise SystemExit(f"{options.prog} cannot start: {exc.strerror or exc}") from None
 
 
 if __name__ == "__main__":

@@ -266,7 +266,10 @@ def main() -> None:
     options.add_argument("--port", type=int, default=0, help="SMTP port on loopback; any free one unless given")
     options.add_argument("--probe-port", type=int, default=0, help="HTTP port on loopback; any free one unless given")
     given = options.parse_args()
-    asyncio.run(_serve(given.folder, given.port, given.probe_port))
+    try:
+        asyncio.run(_serve(given.folder, given.port, given.probe_port))
+    except OSError as exc:  # most often the port is taken
+        raise SystemExit(f"{options.prog} cannot start: {exc.strerror or exc}") from None
 
 
 if __name__ == "__main__":

@@ -64,13 +64,14 @@ def test_records_are_told_in_words() -> None:
 def test_an_instance_shows_its_steps_what_it_waits_for_and_its_end(status: str) -> None:
     view = {
         "workflow_id": "w", "version": "1", "instance_id": "i", "status": status,
-        "steps": {"s": {"id": "s", "status": status, "attempts": 2, "iteration": 1, "duration": 1.5, "error": None, "output": [1]}},
+        "steps": {"s": {"id": "s", "status": status, "attempts": 2, "iteration": 1, "duration": 1.5, "error": None, "output": [1],
+                        "marks": ["degraded"]}},
         "waiting_for": [{"kind": "approval", "step": "s", "approval_id": "A"}, {"kind": "timer", "step": "t", "until": "soon"}],
         "error": {"type": "Timeout", "message": "late"}, "output": {"n": 1},
     }  # fmt: skip
     lines = instance_lines(view)
     assert lines[0] == f"w 1  i  {status}"
-    assert status in lines[1] and "2 attempts" in lines[1] and "1.50 s" in lines[1]
+    assert status in lines[1] and "2 attempts" in lines[1] and "degraded" in lines[1] and "1.50 s" in lines[1]
     assert lines[2:] == [
         "waits for a decision on s: agiwo approve A",
         "waits at t (timer) until soon",

@@ -106,3 +106,8 @@ def test_name_that_nobody_has_is_no_refusal_of_a_connection() -> None:
     assert connections.barred("other", "crm.look", "nothing") is None
     with pytest.raises(StepError, match="there is no connection"):
         connections.get("nothing")
+
+
+def test_where_no_connection_is_configured_the_message_says_where_they_stand() -> None:
+    with pytest.raises(StepError, match=r"no connection 'shop'; none is configured; see docs/configuration.md"):
+        Connections().get("shop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -10,10 +11,16 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from agiwo.clock import SystemClock
 from agiwo.errors import PermissionDeniedError
 from agiwo.outbound.sealing import Sealer
-from agiwo.outbound.signatures import check_secret, derived_secret, new_secret, signed, signer_of
+from agiwo.outbound.signatures import NotSigned, check_secret, derived_secret, new_secret, signed, signer_of
 
 SHORT = "whsec_" + base64.b64encode(b"short").decode()
 OLD, NEW = b"o" * 32, b"n" * 32
+
+
+def refused(headers: Mapping[str, str], body: bytes, keys: Sequence[str]) -> str:
+    with pytest.raises(NotSigned) as told:
+        signer_of(headers, body, keys)
+    return str(told.value)
 
 
 def test_every_live_secret_signs_and_any_of_them_checks() -> None:
@@ -24,18 +31,33 @@ def test_every_live_secret_signs_and_any_of_them_checks() -> None:
     for secret in (first, second):
         assert Webhook(secret).verify(body, headers) == {"type": "ping", "ü": 1}
         assert signer_of(headers, body, [other, secret]) == "msg_1"
-    assert signer_of(headers, body, [other]) is None and signer_of(headers, body, []) is None
-    assert signer_of(headers, body + b" ", [first]) is None
-    assert signer_of({**headers, "webhook-id": "msg_2"}, body, [first]) is None
+    assert "no secret" in refused(headers, body, [other]) and "no secret" in refused(headers, body, [])
+    assert "no secret" in refused(headers, body + b" ", [first])
+    assert "no secret" in refused({**headers, "webhook-id": "msg_2"}, body, [first])
     with pytest.raises(WebhookVerificationError):
         Webhook(other).verify(body, headers)
 
 
 def test_a_message_of_six_minutes_ago_is_nobodys() -> None:
     secret, now = new_secret(), SystemClock().now()
-    assert signer_of(signed("m", now - 360, b"{}", [secret]), b"{}", [secret]) is None
-    assert signer_of(signed("m", now + 360, b"{}", [secret]), b"{}", [secret]) is None
+    assert "five minutes ago" in refused(signed("m", now - 360, b"{}", [secret]), b"{}", [secret])
+    assert "five minutes ahead" in refused(signed("m", now + 360, b"{}", [secret]), b"{}", [secret])
     assert signer_of(signed("m", now - 240, b"{}", [secret]), b"{}", [secret]) == "m"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"webhook-id": ""}, "webhook-id not there"),
+        ({"webhook-timestamp": "", "webhook-signature": ""}, "webhook-timestamp, webhook-signature not there"),
+        ({"webhook-id": "x" * 300}, "at most 255 characters"),
+        ({"webhook-timestamp": "soon"}, "no number of seconds"),
+        ({"webhook-signature": "v1,AAAA"}, "made over webhook-id, webhook-timestamp and the body"),
+    ],
+)
+def test_a_refusal_says_what_to_look_at(wrong: dict[str, str], said: str) -> None:
+    secret = new_secret()
+    assert said in refused({**signed("m", SystemClock().now(), b"{}", [secret]), **wrong}, b"{}", [secret])
 
 
 @pytest.mark.parametrize("text", ["", "whsec_", "whsec_!!!", SHORT, "secret", "whsec_" + "A" * 200])
