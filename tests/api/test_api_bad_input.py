@@ -177,3 +177,18 @@ async def test_an_answer_can_be_encoded_whatever_was_sent(world: World) -> None:
     assert view["output"]["said"] == [big, 1.5e300, "\U0010ffff", {"": None}]
     assert str(big) in (await world.client.get(view["links"]["history"])).text
     assert json.loads((await world.client.get(view["links"]["steps"])).content)["items"][0]["output"][0] == big
+
+
+async def test_a_misspelt_field_is_told_with_the_one_that_was_meant(world: World) -> None:
+    refused = await world.client.post("/v1/signals", json={"correlation_key": "k", "evnt": "paid"})
+    assert refused.status_code == 422
+    errors = {error["pointer"]: error for error in refused.json()["errors"]}
+    assert errors["/event"]["message"] == "is required and not there"
+    assert errors["/evnt"]["message"] == "there is no `evnt` here; did you mean `event`?" and errors["/evnt"]["nearest"] == "event"
+
+
+async def test_a_value_that_does_not_fit_is_told_with_what_was_expected(world: World) -> None:
+    refused = await world.client.get("/v1/instances?status=FAILD")
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == "?status" and error["found"] == '"FAILD"'
+    assert error["message"].startswith("expected 'RUNNING', 'WAITING'") and error["message"].endswith("did you mean 'FAILED'?")

@@ -36,6 +36,7 @@ from agiwo.api.streams import STREAMS, Streams
 from agiwo.api.usage import usage_routes
 from agiwo.api.webhooks import webhook_routes
 from agiwo.api.workflows import workflow_routes
+from agiwo.complaints import complaint
 from agiwo.errors import AgiwoError, InvalidInput, Problem
 from agiwo.ports.store import StoreUnavailable
 from agiwo.service.callers import ApiKeys, Credentials
@@ -158,7 +159,7 @@ async def _not_fitting(request: Request, exc: Exception) -> Response:
         place, *names = error["loc"]
         at = f"?{names[0]}" if place == "query" and names else "/".join(str(part) for part in error["loc"])
         given = error.get("input")
-        problems.append(Problem("wrong_value", error["msg"], at, found=shown(given) if isinstance(given, str) else None))
+        problems.append(Problem("wrong_value", complaint(error), at, found=shown(given) if isinstance(given, str) else None))
     return problem(InvalidInput("the parameters do not fit", code="invalid_parameters", problems=problems))
 
 

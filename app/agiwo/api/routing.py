@@ -20,7 +20,9 @@ from starlette.responses import Response
 
 from agiwo.api.answers import JSONAnswer
 from agiwo.api.guard import Seen
+from agiwo.complaints import complaint
 from agiwo.errors import InvalidInput, Problem, TooLarge, Unauthenticated, ValueRefused
+from agiwo.names import nearest
 from agiwo.ports.answered import CallKey, KeptAnswer
 from agiwo.service.beside import beside
 from agiwo.service.callers import Caller
@@ -250,7 +252,7 @@ def fit(model: type[B], value: Any) -> B:
     try:
         return model.model_validate(value)
     except PydanticError as exc:
-        problems = [body_problem(error, model) for error in exc.errors(include_url=False, include_context=False)]
+        problems = [body_problem(error, model) for error in exc.errors(include_url=False)]
         raise InvalidInput("the body does not fit", problems=problems) from None
 
 
@@ -288,8 +290,11 @@ def body_problem(error: Any, model: type[BaseModel] | None = None) -> Problem:
     found = None if kind == "missing" else _shown(error.get("input"))
     if kind == "extra_forbidden":
         expected = ", ".join(sorted(model.model_fields)) if model is not None else None
-        return Problem("unknown_key", "there is no such field here", at, found=found, expected=expected)
-    return Problem("missing" if kind == "missing" else "wrong_value", error["msg"], at, found=found)
+        fields = () if model is None or len(error["loc"]) > 1 else model.model_fields
+        return Problem(
+            "unknown_key", complaint(error, fields), at, found=found, expected=expected, nearest=nearest(str(error["loc"][-1]), fields)
+        )
+    return Problem("missing" if kind == "missing" else "wrong_value", complaint(error), at, found=found)
 
 
 def _shown(value: Any) -> str | None:

@@ -5,7 +5,6 @@ Knows no particular key; a secret's text never gets into a problem.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -13,7 +12,11 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from agiwo.errors import InvalidInput, Problem
+from agiwo.names import nearest
 from agiwo.values import kind_of, pointer, shown
+
+#: Mistakes of one mapping that a message names.
+_TOLD = 5
 
 
 class Reader:
@@ -34,9 +37,9 @@ class Reader:
     def known(self, *keys: str) -> None:
         for key in self.data:
             if key not in keys:
-                near = difflib.get_close_matches(str(key), keys, 1)
-                message = f"there is no key {shown(str(key))} here"
-                self.wrong(str(key), message, str(key), "one of " + ", ".join(keys), near[0] if near else None)
+                near = nearest(str(key), keys)
+                message = f"there is no key {shown(str(key))} here" + ("" if near is None else f" (did you mean `{near}`?)")
+                self.wrong(str(key), message, str(key), "one of " + ", ".join(keys), near)
 
     def inside(self, key: str) -> Reader:
         inner = self.data.get(key)
@@ -76,8 +79,7 @@ class Reader:
         if value is None:
             return default
         if value not in among:
-            near = difflib.get_close_matches(value, among, 1)
-            self.wrong(key, f"`{key}` may not be {shown(value)}", value, "one of " + ", ".join(among), near[0] if near else None)
+            self.wrong(key, f"`{key}` may not be {shown(value)}", value, "one of " + ", ".join(among), nearest(value, among))
         return str(value)
 
     def url(self, key: str) -> str:
@@ -122,10 +124,9 @@ class Reader:
 
     def finish(self, what: str) -> None:
         if self.problems:
-            first = self.problems[0]
-            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-            where = first.pointer or "/"
-            raise InvalidInput(f"{what}: {first.message} at {where}{more}", code="model_profile_refused", problems=self.problems)
+            told = "; ".join(f"{one.message} at {one.pointer or '/'}" for one in self.problems[:_TOLD])
+            more = f" (and {len(self.problems) - _TOLD} more)" if len(self.problems) > _TOLD else ""
+            raise InvalidInput(f"{what}: {told}{more}", code="model_profile_refused", problems=self.problems)
 
 
 def _split(value: str) -> SplitResult | None:

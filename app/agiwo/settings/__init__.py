@@ -10,14 +10,15 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agiwo.complaints import complaint
 from agiwo.definition.yaml_text import Place, locate, read_text
 from agiwo.errors import Problem
 from agiwo.names import nearest
@@ -202,7 +203,7 @@ def load_settings(config: Path | None = None, **given: Any) -> Settings:
     try:
         settings = Bound(**known)
     except ValidationError as exc:
-        problems += [_problem(error, known, document, places) for error in exc.errors(include_url=False, include_context=False)]
+        problems += [_problem(error, known, document, places) for error in exc.errors(include_url=False)]
     except ValueError as exc:  # a variable that should hold JSON and does not
         problems.append(Problem("wrong_value", str(exc)))
     if problems:
@@ -257,7 +258,7 @@ def _unknown_variables() -> list[Problem]:
 
 def _problem(error: Any, given: Mapping[str, Any], document: Mapping[str, Any], places: dict[str, Place]) -> Problem:
     first = str(error["loc"][0]) if error["loc"] else ""
-    message = error["msg"].removeprefix("Value error, ")
+    message = complaint(error, _names_at(error["loc"]))
     if first in given:
         return Problem("wrong_value", message, f"--{first.replace('_', '-')}")
     if os.environ.get(variable := PREFIX + first.upper()):
@@ -268,6 +269,20 @@ def _problem(error: Any, given: Mapping[str, Any], document: Mapping[str, Any], 
     plain = isinstance(error.get("input"), str | int | float | bool) and first not in _HIDDEN
     found = shown(error["input"]) if plain else None
     return Problem("wrong_value", message, at, place.line if place else None, place.column if place else None, found=found)
+
+
+def _names_at(loc: tuple[int | str, ...]) -> Collection[str]:
+    """The names that may stand at the end of a place in the file; none where the file's author chooses them."""
+    field = Settings.model_fields.get(str(loc[0])) if loc else None
+    parts = [] if field is None else [one for one in get_args(field.annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
+    for part in parts:
+        model: type[BaseModel] | None = part
+        for name in loc[2:-1]:  # past the setting and the name or number of its part
+            inner = None if model is None else model.model_fields.get(str(name))
+            found = () if inner is None else (inner.annotation, *get_args(inner.annotation))
+            model = next((one for one in found if isinstance(one, type) and issubclass(one, BaseModel)), None)
+        return () if model is None else model.model_fields
+    return ()
 
 
 def _told(problems: list[Problem], path: Path | None) -> str:

@@ -136,3 +136,12 @@ def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str) 
     with pytest.raises(InvalidInput) as caught:
         profile(api_key=key)
     assert key not in str(caught.value) + str([p.to_json() for p in caught.value.problems])
+
+
+def test_the_message_names_the_mistakes_with_the_nearest_key_and_no_more_than_five() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        ModelProfile.from_mapping("p", {"base_url": "http://x/v1", "modle": "m"})
+    assert 'there is no key "modle" here (did you mean `model`?) at /modle; `model` is missing at /model' in caught.value.message
+    with pytest.raises(InvalidInput) as caught:
+        ModelProfile.from_mapping("p", {"base_url": "http://x/v1", "model": "m"} | {f"x{n}": n for n in range(8)})
+    assert caught.value.message.endswith("(and 3 more)")

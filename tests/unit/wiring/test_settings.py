@@ -87,6 +87,33 @@ def test_an_option_that_a_connection_does_not_have_is_refused(tmp_path: Path, op
     assert f"{file}:2:" in message
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "connections:\n  mail: {kind: smpt, url: hush-hush}",
+            ":2:16: /connections/mail/kind: expected 'postgres', 'sqlite'",
+        ),
+        ("connections:\n  mail: {kind: smpt, url: hush-hush}", "did you mean 'smtp'?"),
+        ("connections:\n  - hush-hush", ": /connections: expected a mapping"),
+        ("lease: ten", ":1:8: /lease: expected a number"),
+        ("lease: 1", ":1:8: /lease: expected at least 2"),
+        ("log_level: inof", "did you mean 'info'?"),
+        ("hooks:\n  bank: {secret: hush-hush, signl: {event: paid}}", "there is no `signl` here; did you mean `signal`?"),
+        ("hooks:\n  bank: {secret: hush-hush, signal: {event: a, corelation_key: b}}", "did you mean `correlation_key`?"),
+        ("breakers:\n  http.request: {failurs: 3}", "there is no `failurs` here; did you mean `failures`?"),
+        ("api_keys:\n  - {name: a, evn: CI}", "there is no `evn` here; did you mean `env`?"),
+        ("rates:\n  crm.find: {per: 3}", "/rates/crm.find/limit: is required and not there"),
+    ],
+)
+def test_what_a_file_has_wrong_is_told_with_what_was_expected_and_the_nearest_name(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "agiwo.yaml"
+    file.write_text(text)
+    message = refused(file)
+    assert said in message
+    assert "hush" not in message and "Input should" not in message
+
+
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
 
 
