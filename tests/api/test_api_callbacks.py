@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kit.api import TAKEN_ON, World
+from kit.api import PRINT, TAKEN_ON, World
+
+AGAIN = PRINT.replace("id: print", "id: reprint").replace("test.print", "test.reprint")
 
 
-async def taken_on(world: World) -> tuple[dict[str, Any], str]:
+async def taken_on(world: World, workflow: str = "print") -> tuple[dict[str, Any], str]:
     """An instance that waits for its printer, and the address that the printer was given."""
-    started = (await world.client.post("/v1/workflows/print/trigger", json={})).json()
+    started = (await world.client.post(f"/v1/workflows/{workflow}/trigger", json={})).json()
+    return await waits(world, started["links"]["self"])
+
+
+async def waits(world: World, at: str, before: str = "") -> tuple[dict[str, Any], str]:
+    """The instance once it waits for its printer, by another address than `before`."""
     while True:
-        view: dict[str, Any] = (await world.client.get(started["links"]["self"])).json()
-        if view["status"] == "WAITING":
-            break
-    assert view["waiting_for"][0]["kind"] == "callback"
-    return view, TAKEN_ON[view["instance_id"]].removeprefix("http://agiwo.test")
+        view: dict[str, Any] = (await world.client.get(at)).json()
+        address = TAKEN_ON.get(view["instance_id"], "").removeprefix("http://agiwo.test")
+        if view["status"] == "WAITING" and address != before and view["waiting_for"][0]["kind"] == "callback":
+            return view, address
 
 
 async def ended(world: World, view: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +65,34 @@ async def test_a_failure_is_a_failure_of_the_step(world: World) -> None:
     assert said.status_code == 200, said.text
     error = (await ended(world, view))["error"]
     assert (error["type"], error["message"], error["details"]) == ("ToolError", "no paper", {"tray": 2})
+
+
+async def test_after_a_failure_the_next_attempt_is_answered_anew(world: World) -> None:
+    """The same failure told twice fails one attempt; the address of an attempt takes one answer, that of the next another one."""
+    await world.publish(AGAIN.replace("output_schema:", "retry_policy: {max_attempts: 3, delay: 0.01}\n      output_schema:"))
+    view, first = await taken_on(world, "reprint")
+    jam = {"type": "ToolError", "message": "paper jam"}
+    assert (await world.anonymous.post(f"{first}/fail", json=jam)).json() == {"taken": True, "repeated": False}
+    view, second = await waits(world, view["links"]["self"], first)
+    assert (await world.anonymous.post(f"{first}/fail", json=jam)).json() == {"taken": True, "repeated": True}
+    assert (await world.anonymous.post(first, json={"pages": 1})).status_code == 409
+    assert (await world.anonymous.post(f"{second}/fail", json=jam)).json() == {"taken": True, "repeated": False}
+    view, third = await waits(world, view["links"]["self"], second)
+    assert (await world.anonymous.post(third, json={"pages": 3})).json() == {"taken": True, "repeated": False}
+    assert (await ended(world, view))["output"] == {"pages": 3}
+
+
+async def test_nobody_is_told_that_an_answer_was_taken_which_changes_nothing(world: World) -> None:
+    """Once the fallback is taken, an answer to the call before it is too late."""
+    fallback = "retry_policy: {max_attempts: 1}\n      fallback: {tool: test.pay, parameters: {amount: 1}}"
+    text = AGAIN.replace("id: reprint", "id: insist").replace("output_schema:", f"{fallback}\n      output_schema:")
+    await world.publish(text)
+    view, at = await taken_on(world, "insist")
+    assert (await world.anonymous.post(f"{at}/fail", json={})).status_code == 200
+    while (await world.client.get(view["links"]["self"])).json()["status"] == "WAITING":
+        pass
+    late = await world.anonymous.post(f"{at}/heartbeat")
+    assert (late.status_code, late.json()["code"]) == (410, "callback_over")
 
 
 async def test_an_address_that_is_not_ours_is_not_found(world: World) -> None:

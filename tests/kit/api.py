@@ -138,6 +138,12 @@ async def print_out(text: str, url: str, ctx: ToolContext) -> dict[str, Any]:
     return {"job": 7, "url": url}
 
 
+@tool(name="test.reprint", description="takes a job on as often as it is asked to, and calls back", effect="idempotent_write")
+async def print_again(text: str, url: str, ctx: ToolContext) -> dict[str, Any]:
+    TAKEN_ON[ctx.instance_id] = url
+    return {"job": 7}
+
+
 #: Where the jobs of `test.print` are to be answered, by instance.
 TAKEN_ON: dict[str, str] = {}
 
@@ -212,6 +218,7 @@ async def api_world(database: str) -> AsyncIterator[World]:
     registry = standard_registry()
     registry.register(never_says)
     registry.register(print_out)
+    registry.register(print_again)
     records, queries = PostgresRecords(pool, clock), PostgresQueries(pool)
     catalog = Catalog(records, registry.contracts, clock)
     model = Scripted()

@@ -28,8 +28,8 @@ def to_report(item: InboxItem, at: float) -> Report:
     """The report of one item; `at` is the time at which it is taken up.
 
     Bodies: decision `{approval, action, by, channel, comment?, answer?: {values?, edited?: [value]}}`, cancel `{by, reason?}`, outcome
-    `{path, by, done, result?, reason?}`, callback `{path, kind, result?, failure?}`, signal `{id, event, payload, by, channel}`, resume
-    `{by, reason?, paths?}`.
+    `{path, by, done, result?, reason?}`, callback `{path, kind, result?, failure?, attempt?}`, signal
+    `{id, event, payload, by, channel}`, resume `{by, reason?, paths?}`.
     Raises UnknownItem for any other kind, or if a part is missing.
     """
     body = item.body
@@ -54,7 +54,7 @@ def to_report(item: InboxItem, at: float) -> Report:
             return OutcomeDecided(at, body["path"], body["by"], body["done"], body.get("result"), body.get("reason"))
         if item.kind == "callback":
             failure = Failure.from_json(body["failure"]) if body.get("failure") is not None else None
-            return CallbackReceived(at, body["path"], body["kind"], body.get("result"), failure)
+            return CallbackReceived(at, body["path"], body["kind"], body.get("result"), failure, body.get("attempt"))
         if item.kind == "signal":
             return SignalReceived(at, body["id"], body["event"], body["payload"], body["by"], body["channel"])
         if item.kind == "resume":

@@ -32,8 +32,8 @@ from agiwo.values import JSON, plain
 ToolLog = Callable[[Circumstances, str, int, str, Mapping[str, Any]], None]
 
 
-#: Gives the addresses at which a run's answer is awaited for so many seconds.
-Callbacks = Callable[[Circumstances, str, float], CallbackUrls]
+#: Gives the addresses at which a run's answer is awaited for so many seconds, as one of its attempts hands them out.
+Callbacks = Callable[[Circumstances, str, int, float], CallbackUrls]
 #: Sends a signal for a step: where it belongs, its path, and what `SendSignal` takes.
 Signals = Callable[[Circumstances, str, str, str, Any, str | None, str | None], Awaitable[Sequence[Mapping[str, Any]]]]
 
@@ -105,7 +105,7 @@ class ToolCalls:
     def _urls(self, call: StartAttempt, where: Circumstances) -> CallbackUrls | None:
         if call.step.callback is None or self._callbacks is None:
             return None
-        return self._callbacks(where, call.path, call.timeout + call.step.callback)
+        return self._callbacks(where, call.path, call.attempt, call.timeout + call.step.callback)
 
     def _tool(self, call: StartAttempt | StartProbe) -> Tool:
         try:

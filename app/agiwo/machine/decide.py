@@ -44,7 +44,7 @@ from agiwo.machine.signals import expire as no_signal
 from agiwo.machine.signals import receive
 from agiwo.machine.start import approved, begin, called_with, start_attempt
 from agiwo.machine.state import CALLBACK, Instance, InstanceStatus, Phase, Run, StepStatus
-from agiwo.machine.view import scope_of
+from agiwo.machine.view import awaits_callback, scope_of
 from agiwo.machine.work import Activation, Work
 from agiwo.values import check
 
@@ -225,19 +225,16 @@ def _taken_on(work: Work, run: Run, step: Step, result: Any) -> None:
         work.emit("step.waiting", run.path, data, attempt=run.attempt)
 
 
-_AWAITED = frozenset({StepStatus.QUEUED, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING, StepStatus.UNKNOWN})
-
-
 def _callback_received(work: Work, report: CallbackReceived) -> None:
     run = work.instance.runs.get(report.path)
-    if run is None or run.fallback is not None or run.status not in _AWAITED or (step := work.step(run.step)).callback is None:
+    if run is None or not awaits_callback(run) or (step := work.step(run.step)).callback is None:
         return
     if report.kind == "sign":
         if run.status is StepStatus.WAITING and step.heartbeat is not None:
             work.emit("step.heard", run.path, {"timers": {"heartbeat": work.at + step.heartbeat}})
         return
-    if report.kind == "failure" and run.status in (StepStatus.QUEUED, StepStatus.RETRYING):
-        return  # the next try is on its way already
+    if report.kind == "failure" and (run.status in (StepStatus.QUEUED, StepStatus.RETRYING) or report.attempt not in (None, run.attempt)):
+        return  # the next try is on its way already, or under way
     work.emit("step.called_back", run.path, {"kind": report.kind}, attempt=run.attempt)
     if run.status is StepStatus.RUNNING and run.stopping is None:
         # It was quicker than the answer to the call itself.

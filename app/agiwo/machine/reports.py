@@ -146,7 +146,8 @@ class OutcomeDecided:
 class CallbackReceived:
     """The other side answers a call that was to be answered later: `kind` is result, failure, or sign (it is still at it).
 
-    It holds for the whole run, whichever attempt handed the address out: all of them ask for the same work under the same key.
+    It holds for the whole run, whichever attempt handed the address out: all of them ask for the same work under the same key. `attempt` is
+    the one that was under way when a failure was told; told of an earlier one it changes nothing.
     """
 
     at: float
@@ -154,6 +155,7 @@ class CallbackReceived:
     kind: str
     result: Any = None
     failure: Failure | None = None
+    attempt: int | None = None
     draw: float = 0.0
 
 

@@ -43,6 +43,15 @@ def wait_kind(run: Run) -> str | None:
     return _WAITS.get(run.status)
 
 
+#: States in which the other side may still say what became of a call that was to be answered later, by whichever attempt it was made.
+_AWAITED = frozenset({StepStatus.QUEUED, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING, StepStatus.UNKNOWN})
+
+
+def awaits_callback(run: Run) -> bool:
+    """Whether an answer to a call of `run` still counts: it has not ended, and goes on neither with its fallback nor before a person."""
+    return run.fallback is None and run.status in _AWAITED
+
+
 @dataclass(frozen=True, slots=True)
 class StepsView:
     """`steps`: every step of the list by its id. `candidate` is a run that is about to be settled and is seen as if it were."""

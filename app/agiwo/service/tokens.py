@@ -106,11 +106,12 @@ class ApprovalLinks:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """What a callback's address says: the answer of this run is awaited until then (seconds since 1970)."""
+    """What a callback's address says: the answer of this run is awaited until then (seconds since 1970); `attempt` handed it out."""
 
     tenant: str
     instance: UUID
     path: str
+    attempt: int
     expires_at: float
 
 
@@ -123,7 +124,8 @@ class CallbackLinks:
 
     def url(self, awaited: Awaited) -> str:
         """The address for the result; `/fail` and `/heartbeat` below it are for a failure and for a sign of life."""
-        token = self._signer.sign("callback", [awaited.tenant, str(awaited.instance), awaited.path, int(awaited.expires_at)])
+        said = [awaited.tenant, str(awaited.instance), awaited.path, awaited.attempt, int(awaited.expires_at)]
+        token = self._signer.sign("callback", said)
         return f"{self._public_url}/v1/callbacks/{token}"
 
     def read(self, token: str, now: float) -> Awaited:
@@ -131,10 +133,10 @@ class CallbackLinks:
         value = self._signer.open("callback", token)
         if value is None:
             raise NotFound("this callback address is not valid", code="unknown_callback")
-        tenant, instance, path, expires_at = value
+        tenant, instance, path, attempt, expires_at = value
         if now >= expires_at:
             raise Gone("the time for this answer is over", code="callback_expired")
-        return Awaited(tenant, UUID(instance), path, float(expires_at))
+        return Awaited(tenant, UUID(instance), path, attempt, float(expires_at))
 
 
 class Cursors:

@@ -15,8 +15,8 @@ GRACE = 3600.0
 def callback_urls(links: CallbackLinks, clock: Clock) -> Callbacks:
     """Addresses for one run, good for as long as its step may wait."""
 
-    def urls(where: Circumstances, path: str, seconds: float) -> CallbackUrls:
-        url = links.url(Awaited(where.tenant, where.instance_id, path, clock.now() + seconds + GRACE))
+    def urls(where: Circumstances, path: str, attempt: int, seconds: float) -> CallbackUrls:
+        url = links.url(Awaited(where.tenant, where.instance_id, path, attempt, clock.now() + seconds + GRACE))
         return CallbackUrls(url, f"{url}/fail", f"{url}/heartbeat")
 
     return urls

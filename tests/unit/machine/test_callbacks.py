@@ -19,9 +19,9 @@ def begun(tool: str = "t.put", **more: Any) -> Drive:
     return flow(text, "id: b, parameters: {x: '{{ steps.a.output }}'}")
 
 
-def call_back(drive: Drive, kind: str = "result", result: Any = None, failure: Failure | None = None, path: str = "a") -> None:
+def call_back(drive: Drive, kind: str = "result", result: Any = None, path: str = "a", **more: Any) -> None:
     drive.now += 1
-    drive.report(CallbackReceived(drive.now, path, kind, result, failure))
+    drive.report(CallbackReceived(drive.now, path, kind, result, **more))
 
 
 def test_a_call_that_was_taken_on_waits_and_goes_on_with_what_is_called_back() -> None:
@@ -80,6 +80,18 @@ def test_a_failure_that_is_called_back_goes_the_way_of_every_failure() -> None:
     write.finish("a", Succeeded(None))
     call_back(write, "failure", failure=Failure("ToolError", "declined"))
     assert write.statuses() == {"a": "FAILED"}, "the other side says what happened, so there is no doubt"
+
+
+def test_a_failure_told_of_an_earlier_attempt_does_not_fail_the_present_one() -> None:
+    drive = begun("t.put", retry_policy="{max_attempts: 3, delay: 1}")
+    drive.finish("a", Succeeded(None))
+    call_back(drive, "failure", failure=Failure("ToolError", "no paper"), attempt=1)
+    drive.pass_time()
+    drive.finish("a", Succeeded(None))
+    call_back(drive, "failure", failure=Failure("ToolError", "no paper"), attempt=1)
+    assert drive.statuses() == {"a": "WAITING"}
+    call_back(drive, "failure", failure=Failure("ToolError", "no paper"), attempt=2)
+    assert drive.statuses() == {"a": "RETRYING"}
 
 
 def test_signs_of_life_move_the_heartbeat_and_silence_ends_it() -> None:
