@@ -7,10 +7,11 @@ success. What lets calls in, and the one probe, is here. Nothing waits, and noth
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 import pybreaker
@@ -20,7 +21,8 @@ from agiwo.definition.contract import Breaker
 from agiwo.errors import Failure, is_a
 from agiwo.ports.breakers import CLOSED, HALF_OPEN, OPEN, BreakerChange, BreakerNews, BreakerState, Circuit
 
-#: Circuits of one node; beyond, the one that was used longest ago is forgotten.
+#: Circuits of one node; beyond, the one is forgotten that was used longest ago by the tenant that has the most, so that no tenant takes
+#: another's room.
 MOST = 10_000
 #: Seconds, at most, after which a call that was refused beside a probe may ask again.
 PROBE_PAUSE = 1.0
@@ -104,7 +106,7 @@ class Breakers:
         self._policies = policies or {}
         self._news = news
         self._most = most
-        self._held: OrderedDict[Circuit, _Held] = OrderedDict()
+        self._tenants: dict[str, OrderedDict[Circuit, _Held]] = {}
         self._count = 0
 
     # ------------------------------------------------------------ calls
@@ -120,10 +122,10 @@ class Breakers:
         """Leave for a call, or the failure that it gets instead, with the seconds after which it may ask again."""
         self._count += 1
         leave = Pass(circuit, policy, self._count)
-        held = self._held.get(circuit)
+        held = self._find(circuit)
         if held is None or held.state == CLOSED:
             return leave
-        self._held.move_to_end(circuit)
+        self._tenants[circuit.tenant].move_to_end(circuit)
         left = held.until - self._clock.monotonic()
         if left > 0:
             return _refusal(circuit, held, left, "open")
@@ -147,7 +149,7 @@ class Breakers:
         if leave.over:
             return
         leave.over = True
-        held = self._held.get(leave.circuit)
+        held = self._find(leave.circuit)
         probe = held is not None and held.probe is leave
         if held is not None and not probe and (held.since > leave.number or held.state != CLOSED):
             return
@@ -155,7 +157,7 @@ class Breakers:
             held.probe = None
         if verdict is Verdict.WORKS and held is not None:
             held.machine.call(lambda: None)
-            del self._held[leave.circuit]
+            self._forget(leave.circuit)
             if probe:
                 self._tell(BreakerChange(leave.circuit, CLOSED))
         elif verdict is Verdict.FAILS and failure is not None:
@@ -175,11 +177,24 @@ class Breakers:
 
     # ------------------------------------------------------------ circuits
 
+    def _find(self, circuit: Circuit) -> _Held | None:
+        circuits = self._tenants.get(circuit.tenant)
+        return None if circuits is None else circuits.get(circuit)
+
     def _hold(self, circuit: Circuit, policy: Breaker) -> _Held:
-        held = self._held[circuit] = _Held(policy)
-        if len(self._held) > self._most:
-            self._held.popitem(last=False)
+        held = self._tenants.setdefault(circuit.tenant, OrderedDict())[circuit] = _Held(policy)
+        if sum(len(circuits) for circuits in self._tenants.values()) > self._most:
+            most = max(self._tenants, key=lambda tenant: len(self._tenants[tenant]))
+            self._forget(next(iter(self._tenants[most])))
         return held
+
+    def _forget(self, circuit: Circuit) -> None:
+        del self._tenants[circuit.tenant][circuit]
+        if not self._tenants[circuit.tenant]:
+            del self._tenants[circuit.tenant]
+
+    def _all(self) -> Iterator[tuple[Circuit, _Held]]:
+        return chain.from_iterable(circuits.items() for circuits in self._tenants.values())
 
     def _opened(self, circuit: Circuit, held: _Held, seconds: float) -> None:
         held.since = self._count = self._count + 1
@@ -188,7 +203,7 @@ class Breakers:
         held.probe = None
 
     def _open(self, circuit: Circuit, seconds: float, error: Mapping[str, Any] | None) -> None:
-        held = self._held.get(circuit) or self._hold(circuit, self.policy(circuit.name, Breaker()))
+        held = self._find(circuit) or self._hold(circuit, self.policy(circuit.name, Breaker()))
         held.machine.open()
         held.error = error or held.error
         self._opened(circuit, held, seconds)
@@ -207,10 +222,10 @@ class Breakers:
 
     def heard(self, change: BreakerChange) -> None:
         """Another node has learned something; it is not told on. Our own news, heard again, changes nothing."""
-        held = self._held.get(change.circuit)
+        held = self._find(change.circuit)
         if change.state == CLOSED:
             if held is not None and held.state != CLOSED:
-                del self._held[change.circuit]
+                self._forget(change.circuit)
         elif held is None or held.state == CLOSED:
             self._open(change.circuit, change.seconds, change.error)
 
@@ -229,14 +244,17 @@ class Breakers:
                 held.probe is not None,
                 held.error,
             )
-            for circuit, held in self._held.items()
+            for circuit, held in self._all()
             if tenant is None or circuit.tenant == tenant
         ]
         return sorted(found, key=lambda state: (state.circuit.tenant, state.circuit.name, state.circuit.key))
 
     def reset(self, circuit: Circuit) -> bool:
         self._tell(BreakerChange(circuit, CLOSED))
-        return self._held.pop(circuit, None) is not None
+        if self._find(circuit) is None:
+            return False
+        self._forget(circuit)
+        return True
 
     def trip(self, circuit: Circuit, seconds: float, reason: str) -> None:
         error = {"type": "CircuitOpen", "message": reason}
@@ -245,7 +263,7 @@ class Breakers:
 
     def standing(self) -> int:
         """How many circuits are not closed."""
-        return sum(held.state != CLOSED for held in self._held.values())
+        return sum(held.state != CLOSED for _, held in self._all())
 
 
 def _refusal(circuit: Circuit, held: _Held, seconds: float, how: str) -> Failure:

@@ -25,8 +25,10 @@ def receive(work: Work, report: SignalReceived) -> None:
     if report.id in instance.signals or report.id in instance.signals_used:
         return
     data: dict[str, Any] = {"id": report.id, "event": report.event, "payload": report.payload, "channel": report.channel}
-    if expired := [signal.id for signal in instance.signals.values() if is_expired(instance, signal, work.at)]:
-        data["expired"] = expired
+    if instance.signals:
+        longest = longest_kept(instance)
+        if expired := [signal.id for signal in instance.signals.values() if work.at - signal.at > longest]:
+            data["expired"] = expired
     work.emit("signal.received", data=data, by=report.by)
     signal = work.instance.signals[report.id]
     waiting = [run for run in work.instance.live_runs() if _waits(run)]
@@ -36,10 +38,9 @@ def receive(work: Work, report: SignalReceived) -> None:
             return
 
 
-def is_expired(instance: Instance, signal: Signal, at: float) -> bool:
-    """Whether a kept signal is older than any wait of the workflow would take it."""
-    longest = max((step.signal.keep for step in instance.workflow.body if step.signal is not None), default=0.0) or KEEP
-    return at - signal.at > longest
+def longest_kept(instance: Instance) -> float:
+    """Seconds after which no wait of the workflow would take a signal that was kept."""
+    return max((step.signal.keep for step in instance.workflow.body if step.signal is not None), default=0.0) or KEEP
 
 
 def wait(work: Work, run: Run, step: Step, scope: Scope) -> None:

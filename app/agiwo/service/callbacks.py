@@ -71,7 +71,7 @@ class Callbacks:
 
     async def _answer(self, awaited: Awaited, run: Run, body: dict[str, Any]) -> bool:
         # A result is one for the whole run. After a failure the next attempt is answered anew, at an address of its own.
-        result, failure = f"callback/{awaited.path}", f"callback/{awaited.path}/{awaited.attempt}"
+        result, failure = f"callback/{awaited.path}", f"callback/{awaited.path}#{awaited.attempt}"
         before = await self._before(awaited, result, failure)
         if before is None:
             if not awaits_callback(run):

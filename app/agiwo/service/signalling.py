@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 from agiwo.clock import Clock
 from agiwo.errors import InvalidInput, NotFound, Overloaded, Problem, TooLarge, ValueRefused
-from agiwo.machine.signals import is_expired
+from agiwo.machine.signals import longest_kept
 from agiwo.machine.state import ENDED_INSTANCE
 from agiwo.ports.queries import Queries
 from agiwo.ports.records import Posted, Records
@@ -125,8 +125,8 @@ class Signalling:
         # First what waits, then what is kept: one that is taken up in between is rather counted twice than not at all.
         waiting = await self._records.count_inbox(caller.tenant, instance, "signal", MOST_KEPT, waiting=True)
         held = await self._instances.load(caller, instance)
-        now = self._clock.now()
-        return waiting + sum(not is_expired(held, signal, now) for signal in held.signals.values()) >= MOST_KEPT
+        since = self._clock.now() - longest_kept(held)
+        return waiting + sum(signal.at >= since for signal in held.signals.values()) >= MOST_KEPT
 
 
 def _check(event: str, payload: Any, id: str | None) -> None:

@@ -226,3 +226,17 @@ def test_circuits_at_rest_take_no_room_and_the_others_are_bounded(clock: TestClo
         fail(breakers, 1, Circuit("acme", "http.request", f"bad{n}"))
         refused(breakers)
     assert len(breakers.snapshot()) == 10
+
+
+def test_a_tenant_with_very_many_circuits_takes_nobody_elses_room(clock: TestClock) -> None:
+    """Hosts may come from the input of instances: whoever makes up a thousand of them forgets only circuits of its own."""
+    breakers = Breakers(clock, most=10)
+    other = Circuit("other", "http.request", "crm")
+    fail(breakers, 3, other)
+    for n in range(1000):
+        fail(breakers, 3, Circuit("acme", "http.request", f"bad{n}"))
+    refused(breakers, other)
+    assert [state.circuit.tenant for state in breakers.snapshot()].count("acme") == 9
+    assert breakers.reset(other)
+    assert not breakers.reset(other)
+    assert breakers.snapshot("other") == []
