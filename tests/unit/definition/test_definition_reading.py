@@ -187,6 +187,24 @@ def test_a_graph_that_cannot_work_is_refused(lines: list[str], code: str) -> Non
     assert code in codes(result), [f"{p.code}: {p.message}" for p in result.problems]
 
 
+@pytest.mark.parametrize(
+    ("lines", "stopped"),
+    [
+        (["id: c, on_success: [d, e]", "id: d", "id: e", "id: j, depends_on: [b, d], join: any, cancel_rest: true"], "c"),
+        (["id: c", "id: j, depends_on: [b, c], join: any, cancel_rest: true", "id: k, depends_on: [c]"], "c"),
+        (["id: c", "id: j, depends_on: [b, c], join: any, cancel_rest: true", "id: k, depends_on: [c, a], join: all_success"], "c"),
+        (["id: c", "id: j, depends_on: [b, c], join: any, cancel_rest: true", "id: k, depends_on: [c, a], join: all_done"], None),
+        (["id: c, on_failure: f", "id: f", "id: j, depends_on: [b, c], join: any, cancel_rest: true"], None),
+        (["id: c, on_success: d", "id: d", "id: j, depends_on: [b, d], join: any, cancel_rest: true"], None),
+        (["id: c, on_success: [d, e]", "id: d", "id: e", "id: j, depends_on: [b, d], join: any"], None),
+    ],
+)
+def test_a_join_that_stops_what_leads_elsewhere_too_says_so(lines: list[str], stopped: str | None) -> None:
+    result = steps("id: a, on_success: [b, c]", "id: b", *lines)
+    assert not codes(result)
+    assert [p.found for p in result.problems if p.code == "stops_more"] == ([stopped] if stopped else [])
+
+
 def test_a_cycle_is_named_with_its_path() -> None:
     result = steps("id: a, depends_on: [c]", "id: b, depends_on: [a]", "id: c, depends_on: [b]", "id: d, depends_on: []")
     problem = only(result, "dependency_cycle")

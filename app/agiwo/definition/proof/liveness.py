@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agiwo.definition.compiled import JoinKind, Step
+from agiwo.definition.compiled import Edge, JoinKind, Step
 from agiwo.definition.proof.ways import JOINED, Ways, bits
 from agiwo.definition.reading import mask_of
 from agiwo.definition.report import Report
 
 
 def prove_liveness(ways: Ways, report: Report) -> None:
-    """Report targets that would run twice, and writers that would overwrite each other."""
+    """Report targets that would run twice, writers that would overwrite each other, and joins that stop more than what leads to them."""
     together = live_together(ways)
     _twice(ways, together, report)
     _writers(ways, together, report)
+    _cut_short(ways, together, report)
 
 
 def live_together(ways: Ways) -> list[int]:
@@ -142,3 +143,36 @@ def _writers(ways: Ways, together: list[int], report: Report) -> None:
                     found=key,
                 )
                 break
+
+
+def _cut_short(ways: Ways, together: list[int], report: Report) -> None:
+    """A join that stops what still leads to it may stop a step that leads elsewhere too, and there nothing starts then."""
+    body = ways.draft.workflow.body
+    for step in ways.steps:
+        join = step.join
+        if join is None or not join.cancel_rest:
+            continue
+        leading = step.bit
+        for source in join.sources:
+            leading |= body.leading_to(source, step.index)
+        for index in bits(leading & together[step.index]):
+            lost = [edge.target for edge in ways.after[index] if not leading >> edge.target & 1 and _needs_success(ways, edge)]
+            if lost:
+                stopped, missed = ways.made.ids[index], ways.made.ids[lost[0]]
+                report.warning(
+                    "stops_more",
+                    f"once `{step.id}` has what it waits for it stops `{stopped}`, and then `{missed}` does not start, "
+                    f"to which `{stopped}` leads as well",
+                    ways.made.place(step.index, "cancel_rest"),
+                    key=True,
+                    via=(stopped, missed),
+                    found=stopped,
+                )
+
+
+def _needs_success(ways: Ways, edge: Edge) -> bool:
+    """Whether what an edge leads to never starts if the step before it is cancelled."""
+    if edge.kind in JOINED:
+        join = ways.steps[edge.target].join
+        return join is not None and (join.kind is JoinKind.ALL_SUCCESS or len(join.sources) == 1)
+    return edge.kind in ("success", "route")
