@@ -175,3 +175,8 @@ def test_validate_knows_the_tools_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text('id: w\nversion: "1"\nsteps: [{id: a, type: tool_call, tool: my.list}]\n')
     assert agiwo("validate", str(tmp_path / "w.yaml"), "--tools-dir", str(tmp_path / "tools.yaml")).status == 0
     assert agiwo("validate", str(tmp_path / "w.yaml")).status == 1
+
+
+def test_an_instance_is_started_under_what_signals_find_it_by(service: Service) -> None:
+    made = service.call("trigger", "hello", "--input", '{"name": "K"}', "--correlation-key", "order-9", "--json").json
+    assert service.call("show", made["instance_id"], "--json").json["correlation_key"] == "order-9"

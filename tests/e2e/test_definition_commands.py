@@ -49,3 +49,14 @@ def test_a_dry_run_of_a_file_and_of_a_workflow(service: Service, tmp_path: Path)
     assert (given.status, given.json["stopped"]) == (0, None)
     assert service.call("preview", "hello", "--input", '{"name": "Ada"}').status == 0
     assert service.call("preview", "nosuch").status == 1
+
+
+def test_a_draft_is_kept_with_its_mistakes_and_published_without_them(service: Service, tmp_path: Path) -> None:
+    path = tmp_path / "drafted.yaml"
+    path.write_text(TEXT.replace("id: shown", "id: drafted").replace("debug.echo", "debug.ehco", 1))
+    done = service.call("publish", str(path), "--draft")
+    assert done.status == 0, done.err
+    assert "did you mean `debug.echo`?" in done.out and done.out.splitlines()[-1].endswith("drafted 1.0 is kept as a draft")
+    assert service.call("trigger", "drafted").status == 1
+    path.write_text(TEXT.replace("id: shown", "id: drafted"))
+    assert service.call("publish", str(path)).out.splitlines()[-1].endswith("drafted 1.0 is published")

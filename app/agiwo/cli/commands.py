@@ -199,12 +199,13 @@ def preview(
 @app.command(rich_help_panel=DEFINITIONS, epilog="Example: agiwo publish greet.yaml")
 def publish(
     files: Annotated[list[Path], typer.Argument(help="Definitions; - is standard input.")],
+    draft: Annotated[bool, typer.Option("--draft", help="Keep them as drafts, mistakes and all; nothing can be started.")] = False,
     server: Server = DEFAULT_SERVER,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Publish definitions; the same content again changes nothing."""
-    call("online", "publish", server, key, files, as_json)
+    call("online", "publish", server, key, files, draft, as_json)
 
 
 @app.command(rich_help_panel=INSTANCES, epilog='Example: agiwo trigger greet --input \'{"name": "Ada"}\' --wait 10')
@@ -213,13 +214,14 @@ def trigger(
     input: Annotated[str | None, typer.Option("--input", "-i", help="JSON, @FILE or @- for standard input.")] = None,
     version: Annotated[str | None, typer.Option(help="Version (default: the one that is marked, else the highest).")] = None,
     idempotency: Annotated[str | None, typer.Option("--key", help="Idempotency key: a repetition starts nothing.")] = None,
+    correlation_key: Annotated[str | None, typer.Option(help="What signals may find it by, such as order-9.")] = None,
     wait: Annotated[float | None, typer.Option("--wait", help="Seconds to wait for the end, or for a question to people.")] = None,
     server: Server = DEFAULT_SERVER,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Start an instance of a workflow."""
-    call("online", "trigger", server, key, workflow, input, version, idempotency, wait, as_json)
+    call("online", "trigger", server, key, workflow, input, version, idempotency, correlation_key, wait, as_json)
 
 
 @app.command("tools", rich_help_panel=DEFINITIONS, epilog="Example: agiwo tools debug.echo")

@@ -26,15 +26,16 @@ LOOKED_THROUGH = 1000  # workflows among which the nearest name is looked for
 YAML, JSON_TYPE = "application/yaml", "application/json"
 
 
-async def publish(server: str, key: str | None, files: Sequence[Path], as_json: bool) -> None:
-    """Publish each file; all are tried, and the command fails if one was refused."""
+async def publish(server: str, key: str | None, files: Sequence[Path], draft: bool, as_json: bool) -> None:
+    """Publish each file, or keep it as a draft; all are tried, and the command fails if one was refused."""
     refused: list[CommandEnds] = []
     documents = []
+    path = "/v1/workflows?draft=true" if draft else "/v1/workflows"
     async with Client(server, key) as client:
         for file in files:
             text = read_file(file)
             try:
-                answer = await client.post_text("/v1/workflows", text, JSON_TYPE if file.suffix == ".json" else YAML)
+                answer = await client.post_text(path, text, JSON_TYPE if file.suffix == ".json" else YAML)
             except CommandEnds as exc:
                 if exc.status != FAILED:
                     raise
@@ -47,7 +48,7 @@ async def publish(server: str, key: str | None, files: Sequence[Path], as_json: 
             if not as_json:
                 for line in problem_lines(answer.get("problems", ()), str(file)):
                     say(line)
-                word = "published" if answer["published"] == "created" else "there already"
+                word = {"created": "published", "draft": "kept as a draft"}.get(answer["published"], "there already")
                 say(f"{file}: {answer['workflow_id']} {answer['version']} is {word}")
     if as_json:
         give(documents if len(files) > 1 else documents[0])
@@ -70,6 +71,7 @@ async def trigger(
     input: str | None,
     version: str | None,
     idempotency: str | None,
+    correlation_key: str | None,
     wait: float | None,
     as_json: bool,
 ) -> None:
@@ -77,6 +79,8 @@ async def trigger(
     body: dict[str, Any] = {"input": given_json(input, "--input") if input is not None else {}}
     if version is not None:
         body["version"] = version
+    if correlation_key is not None:
+        body["correlation_key"] = correlation_key
     if wait is not None and not 0 <= wait <= LONGEST_WAIT:
         raise CommandEnds(WRONG_USE, f"--wait takes 0 to {LONGEST_WAIT:g} seconds; `agiwo watch` follows for longer")
     # Two tries of one command are one trigger, even if the first answer was lost.
