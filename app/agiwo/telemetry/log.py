@@ -66,7 +66,9 @@ class Log:
     def observe(self, event: Event) -> None:
         """Write the line of an engine's event."""
         level = LEVELS[event.name]
-        if event.name is Happening.COMMITTED and any(record.type == "instance.started" for record in event.data["records"]):
+        # Every step comes by here: a line that nobody will see is not made. The beginning is the first record of its write.
+        told = self._level <= logging.INFO and event.name is Happening.COMMITTED
+        if told and event.data["records"][0].type == "instance.started":
             self._write(logging.INFO, "instance_started", {"at": rfc3339(event.at), **_place(event.where, None, None)})
         if event.name is Happening.ATTEMPT_RETURNED and isinstance(event.data.get("outcome"), Failed):
             level = logging.WARNING
