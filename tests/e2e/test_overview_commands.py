@@ -102,7 +102,7 @@ def test_who_decided_already_is_said_to_whoever_comes_late(start: Start, tmp_pat
     assert late.status == 1 and "key:key-1 has decided already: approve" in late.err
 
 
-def test_a_cancelled_instance_ends(service: Service) -> None:
+def test_a_cancelled_instance_ends(service: Service, instances: dict[str, str]) -> None:
     instance = service.call("trigger", "asks", "--wait", "30", "--json").json["instance_id"]
     done = service.call("cancel", instance, "--reason", "not needed")
     assert done.status == 0 and "was told to end" in done.out
